@@ -59,6 +59,9 @@ void tx__compose_ops(tx_ops *ops);
  * naming op, tensor, place and value. */
 tx_status tx__check_index(const char *op, const char *name, tx_tensor x, int64_t lo, int64_t hi);
 
+/* The same for the rows that groups have: TX_ERR_ARG unless they are `rows` in sum. */
+tx_status tx__check_groups(const char *op, tx_tensor count, int64_t rows);
+
 /* The same for a past: the s positions after it fit into the cache. */
 tx_status tx__check_past(const char *op, tx_past past, int64_t s, tx_tensor cache);
 

@@ -488,6 +488,64 @@ tx_status tx__check_combine_bwd(const tx_combine_bwd_args *a)
                   T(dweight), T(dy), T(z), T(row), T(weight));
 }
 
+/* Of groups' tensors all are x's like, or none is there. */
+static bool all_like(tx_tensors x, int64_t n, tx_dtype t, int64_t rows, int64_t columns)
+{
+    for (int64_t i = 0; x.first && i < n; i++) {
+        tx_tensor one = *tx_nth_tensor(x, i);
+        if (rows ? !mat(one, t, rows, columns) : !vec(one, t, columns)) return false;
+    }
+    return true;
+}
+
+static tx_tensor first_of(tx_tensors x)
+{
+    return x.first ? *x.first : (tx_tensor){ 0 };
+}
+
+tx_status tx__check_grouped_gemm(const tx_grouped_gemm_args *a)
+{
+    tx_dtype t = a->a.dtype;
+    bool ok = is_float(t) && a->a.n_dims == 2 && a->c.n_dims == 2 && dense(a->count, TX_I32, 1) && a->b.first;
+    if (ok) {
+        int64_t rows = a->a.dim[0], n = a->c.dim[1], k = a->a.dim[1], groups = a->count.dim[0];
+        ok = n > 0 && k > 0 && rows_of(a->a, t, k) && rows_of(a->c, t, n) && a->c.dim[0] == rows &&
+             all_like(a->b, groups, t, a->trans_b ? n : k, a->trans_b ? k : n) && all_like(a->bias, groups, t, 0, n);
+    }
+    if (ok) return TX_OK;
+    return refuse("grouped_gemm",
+                  a->trans_b ? "c [rows,n] and a [rows,k], each b [n,k] and bias [n] of one float dtype, count int32"
+                             : "c [rows,n] and a [rows,k], each b [k,n] and bias [n] of one float dtype, count int32",
+                  (named[]){ T(c), T(a), { "b", first_of(a->b) }, { "bias", first_of(a->bias) }, T(count) }, 5);
+}
+
+tx_status tx__check_grouped_dw(const tx_grouped_dw_args *a)
+{
+    tx_dtype t = a->dy.dtype;
+    bool ok = is_float(t) && a->dy.n_dims == 2 && a->x.n_dims == 2 && dense(a->count, TX_I32, 1) && a->dw.first;
+    if (ok) {
+        int64_t rows = a->dy.dim[0], n = a->dy.dim[1], k = a->x.dim[1], groups = a->count.dim[0];
+        ok = n > 0 && k > 0 && rows_of(a->dy, t, n) && rows_of(a->x, t, k) && a->x.dim[0] == rows &&
+             all_like(a->dw, groups, tx_wide(t), n, k) && all_like(a->dbias, groups, tx_wide(t), 0, n);
+    }
+    if (ok) return TX_OK;
+    return refuse("grouped_dw",
+                  "dy [rows,n] and x [rows,k] of one float dtype, each dw [n,k] and dbias [n] fp32, count int32",
+                  (named[]){ T(dy), T(x), { "dw", first_of(a->dw) }, { "dbias", first_of(a->dbias) }, T(count) }, 5);
+}
+
+tx_status tx__check_groups(const char *op, tx_tensor count, int64_t rows)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < count.dim[0]; i++) {
+        int32_t n = ((const int32_t *)count.data)[i];
+        if (n < 0) return TX_FAIL(TX_ERR_ARG, "%s: group %lld has %d rows", op, (long long)i, (int)n);
+        sum += n;
+    }
+    if (sum == rows) return TX_OK;
+    return TX_FAIL(TX_ERR_ARG, "%s: groups have %lld rows, of %lld", op, (long long)sum, (long long)rows);
+}
+
 tx_status tx__check_rope(const tx_rope_args *a)
 {
     if (!is_float(a->x.dtype) || !view(a->x, a->x.dtype, 5))

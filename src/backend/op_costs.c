@@ -25,6 +25,17 @@ static double gemm_flops(const tx_gemm_args *a)
     return 2.0 * (double)s.dim[0] * (double)s.dim[1] * (double)s.dim[2];
 }
 
+/* Groups' rows have all been multiplied with matrices of one shape. */
+static tx_tensor grouped_shape(tx_tensor c, tx_tensor a)
+{
+    return (tx_tensor){ .dtype = a.dtype, .n_dims = 3, .dim = { a.dim[0], c.dim[1], a.dim[1] } };
+}
+
+static double grouped_flops(tx_tensor c, tx_tensor a)
+{
+    return 2.0 * (double)a.dim[0] * (double)c.dim[1] * (double)a.dim[1];
+}
+
 static double head_flops(const tx_head_loss_args *a)
 {
     double product = 2.0 * (double)a->x.dim[0] * (double)a->x.dim[1] * (double)a->w.dim[0];
@@ -77,6 +88,7 @@ static double keys_read(seen a)
 }
 
 #define B(tensor)          size_of(a->tensor)
+#define ALL(tensors)       (a->tensors.first ? (double)a->count.dim[0] * size_of(*a->tensors.first) : 0)
 #define ROWS(index, table) rows_of(a->index, a->table)
 #define COST(cost_kind, ...)             \
     (tx_cost)                            \

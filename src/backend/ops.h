@@ -152,6 +152,42 @@ typedef struct tx_combine_bwd_args {
     tx_tensor weight;  /* [T, k]; wide */
 } tx_combine_bwd_args;
 
+/* Tensors of one shape and dtype: the first one, and the others each `step` bytes behind the one before it, as members
+ * of an array of structs are. */
+typedef struct tx_tensors {
+    const tx_tensor *first; /* NULL: they are absent */
+    size_t step;
+} tx_tensors;
+
+static inline const tx_tensor *tx_nth_tensor(tx_tensors x, int64_t i)
+{
+    return (const tx_tensor *)(const void *)((const char *)x.first + (size_t)i * x.step);
+}
+
+/* Packed rows belong to groups: the first ones to group 0, and so on. `count` has how many belong to each, in the
+ * host's memory, and in sum they are all; a group may have none.
+ *
+ * grouped_gemm: c = a op(b_g) + bias_g in the rows of group g,  op(X) = X or Xᵀ. */
+typedef struct tx_grouped_gemm_args {
+    tx_tensor c;     /* [rows, n], out; rows may be 0 */
+    tx_tensor a;     /* [rows, k] */
+    tx_tensors b;    /* each [k, n], or [n, k] with trans_b */
+    tx_tensors bias; /* each [n], optional */
+    tx_tensor count; /* [groups] i32 */
+    bool trans_b;
+} tx_grouped_gemm_args;
+
+/* grouped_dw: dw_g = dyᵀ x + beta dw_g, dbias_g += Σ dy over the rows of group g (the gradients of c = x wᵀ + bias).
+ *  accumulate: beta = 1, else 0, and then the dw of a group without rows becomes 0. */
+typedef struct tx_grouped_dw_args {
+    tx_tensors dw;    /* each [n, k]; wide */
+    tx_tensors dbias; /* each [n], optional; accumulated; wide */
+    tx_tensor dy;     /* [rows, n]; rows may be 0 */
+    tx_tensor x;      /* [rows, k] */
+    tx_tensor count;  /* [groups] i32 */
+    bool accumulate;
+} tx_grouped_dw_args;
+
 /* cross_entropy in two halves, for classes that are split over ranks, which exchange `stats` in between.
  *
  * cross_entropy_part: stats[i] = { m = max_j z_ij, Σ_j exp(z_ij - m), z_i,yi or 0 where y_i is not here, Σ_j z_ij }

@@ -56,6 +56,9 @@ static void look(const tx_ctx *c, const char *op, const char *output, tx_tensor 
 }
 
 #define OUT(tensor) look(c, name, #tensor, a->tensor);
+#define EACH_OUT(tensors)                                             \
+    for (int64_t i = 0; a->tensors.first && i < a->count.dim[0]; i++) \
+        look(c, name, #tensors, *tx_nth_tensor(a->tensors, i));
 #define OP(op, outputs, ...)                                      \
     void tx__watch_##op(const tx_ctx *c, const tx_##op##_args *a) \
     {                                                             \

@@ -516,6 +516,61 @@ static void experts(tx_ctx *c, const int64_t *p, results *o)
     out_rest(o, "dlogits", dlogits, 256, sqrt((double)h));
 }
 
+enum { MOST_GROUPS = 16 };
+
+/* The matrices, or the vectors, of all groups, which are one tensor. */
+static tx_tensors groups_of(tx_tensor all, tx_tensor each[MOST_GROUPS])
+{
+    tx_tensor one = all;
+    one.n_dims--;
+    for (int i = 0; i < one.n_dims; i++) one.dim[i] = all.dim[i + 1], one.stride[i] = all.stride[i + 1];
+    for (int64_t g = 0; g < all.dim[0]; g++) each[g] = one, each[g].data = tx_slice_rows(all, g, 1).data;
+    return (tx_tensors){ each, sizeof *each };
+}
+
+/* Of `rows` rows, a group has as many as the next one; or the last group all; or group g about g times as many as group
+ * 1, and every third none. */
+typedef enum shares { EVEN, LAST, UNEVEN } shares;
+
+static tx_tensor rows_of_groups(int64_t n, int64_t rows, shares how)
+{
+    tx_tensor count = ZEROS(TX_I32, n);
+    int32_t *has = count.data;
+    for (int64_t g = 0; g < n; g++) {
+        if (how == EVEN) has[g] = (int32_t)(rows * (g + 1) / n - rows * g / n);
+        if (how == UNEVEN) has[g] = g % 3 ? (int32_t)(2 * rows * g / (n * n)) : 0;
+        if (g < n - 1) rows -= how == EVEN ? 0 : has[g];
+    }
+    if (how != EVEN) has[n - 1] = (int32_t)rows;
+    return count;
+}
+
+/* The product of each group's rows, and the gradients.   p: groups, rows, n, k, shares, with biases, accumulate */
+static void grouped(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t groups = p[0], rows = p[1], n = p[2], k = p[3];
+    static tx_tensor w_of[MOST_GROUPS], bias_of[MOST_GROUPS], dw_of[MOST_GROUPS], dbias_of[MOST_GROUPS];
+    tx_tensor count = rows_of_groups(groups, rows, (shares)p[4]);
+    tx_tensor w = RAND(V, groups, n, k), bias = RAND(V, groups, n), x = RAND(V, rows, k), y = RAND(V, rows, n);
+    tx_tensor dy = RAND(V, rows, n), dx = RAND(V, rows, k), dw = RAND(TX_F32, groups, n, k);
+    tx_tensor dbias = RAND(TX_F32, groups, n);
+    tx_tensors ws = groups_of(w, w_of), biases = groups_of(bias, bias_of), dws = groups_of(dw, dw_of),
+               dbiases = groups_of(dbias, dbias_of);
+    if (!p[5]) biases.first = dbiases.first = NULL;
+    if (!p[6]) ((float *)dw.data)[0] = NAN; /* not read */
+    tx_ctx ref = { 0 }, *by = c;
+    if (c->device) ref = open_ctx("ref", 1), by = &ref;
+    RUN_OR_REFUSED(c, by, grouped_gemm, .c = y, .a = x, .b = ws, .bias = biases, .count = count, .trans_b = true);
+    RUN_OR_REFUSED(c, by, grouped_gemm, .c = dx, .a = dy, .b = ws, .count = count);
+    RUN_OR_REFUSED(c, by, grouped_dw, .dw = dws, .dbias = dbiases, .dy = dy, .x = x, .count = count,
+                   .accumulate = p[6]);
+    if (c->device) tx_ctx_deinit(&ref);
+    out_rest(o, "y", y, 16, sqrt((double)k));
+    out_rest(o, "dx", dx, 16, sqrt((double)n));
+    out_rest(o, "dw", dw, 16, sqrt((double)rows));
+    out_rest(o, "dbias", dbias, 64, sqrt((double)rows));
+}
+
 /* p: n */
 static void magnitudes(tx_ctx *c, const int64_t *p, results *o)
 {
@@ -832,6 +887,14 @@ static const op_case cases[] = {
     { "experts 2 of 5", experts, { 65, 5, 2, 17, 0, 2 } },
     { "experts 3 of 8, sigmoids", experts, { 33, 8, 3, 1200, 0, 1 } },
     { "experts 2 of 7, dropped", experts, { 200, 7, 2, 130, 20, 0 } },
+    { "grouped 1 of 1x1x1", grouped, { 1, 1, 1, 1, EVEN, 1, 0 } },
+    { "grouped, no rows", grouped, { 3, 0, 5, 7, EVEN, 1, 0 } },
+    { "grouped, no rows, added", grouped, { 3, 0, 5, 7, EVEN, 1, 1 } },
+    { "grouped 5 of 65", grouped, { 5, 65, 17, 33, EVEN, 1, 0 } },
+    { "grouped 7 of 130, uneven", grouped, { 7, 130, 50, 70, UNEVEN, 0, 1 } },
+    { "grouped 4 of 200, all to one", grouped, { 4, 200, 97, 259, LAST, 1, 0 } },
+    { "grouped 6 of 700, uneven", grouped, { 6, 700, 300, 600, UNEVEN, 1, 1 } },
+    { "grouped 3 of 9, wide", grouped, { 3, 9, 2500, 20, EVEN, 1, 0 } },
     { "magnitudes 1", magnitudes, { 1 } },
     { "magnitudes 70001", magnitudes, { 70001 } },
     { "col_sum 1x1", col_sum, { 1, 1 } },

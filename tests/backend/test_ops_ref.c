@@ -37,6 +37,7 @@ static void check_grad(const char *name, tx_tensor x, tx_tensor grad, loss_fn lo
 }
 
 #include "backend/experts_ref.h"
+#include "backend/grouped_ref.h"
 
 /* ---- layernorm ---- */
 
@@ -885,6 +886,7 @@ int main(void)
         cmocka_unit_test(test_fill_cast_sums),
         cmocka_unit_test(test_adam),
         cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_grouped),
         cmocka_unit_test(test_sgd),
         cmocka_unit_test(test_count_zeros),
         cmocka_unit_test(test_clip),

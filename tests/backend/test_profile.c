@@ -174,6 +174,13 @@ static void costs_of_experts(void)
     COSTS(combine_fwd, MEMORY, 0, 192 + 48 + 2 * 96, .y = x, .z = packed, .row = pairs, .accumulate = true);
     COSTS(combine_bwd, MEMORY, 0, 96 + 2 * 192 + 3 * 48, .dy = x, .z = packed, .dz = packed, .row = pairs,
           .weight = two, .dweight = two);
+    tx_tensor w[4], bias[4];
+    for (int e = 0; e < 4; e++) w[e] = F32(5, 4), bias[e] = F32(5);
+    tx_tensors ws = { w, sizeof *w }, biases = { bias, sizeof *bias };
+    COSTS(grouped_gemm, PRODUCT, 2 * 12 * 5 * 4, 192 + 4 * (80 + 20) + 16 + 240, .c = F32(12, 5), .a = packed, .b = ws,
+          .bias = biases, .count = load, .trans_b = true);
+    COSTS(grouped_dw, PRODUCT, 2 * 12 * 5 * 4, 240 + 192 + 16 + 4 * (2 * 80 + 2 * 20), .dy = F32(12, 5), .x = packed,
+          .dw = ws, .dbias = biases, .count = load, .accumulate = true);
 }
 
 static void what_every_op_costs(void **state)

@@ -93,6 +93,9 @@ enum { TX__CPU_FEW = 64 };
 tx_status tx__cpu_gemm_widened(tx_ctx *c, const tx_gemm_args *a, void *scratch);
 size_t tx__cpu_gemm_widened_scratch(const tx_ctx *c, const tx_gemm_args *a, size_t *rooms);
 
+/* Whether the processor multiplies numbers of type t itself, and oneDNN has products of them. */
+bool tx__cpu_gemm_is_own(tx_dtype t);
+
 /* cpu_peak.c: backend.h has the contracts. */
 double tx__cpu_peak_flops(const tx_ctx *c, tx_dtype t);
 tx_status tx__cpu_bandwidth(const tx_ctx *c, tx_bandwidth *out);

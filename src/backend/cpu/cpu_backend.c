@@ -119,6 +119,7 @@ static void fill_ops(tx_ops *ops)
 #define CPU_SCRATCH(op)                ops->op.scratch = tx__cpu_##op##_scratch;
 #include "backend/ops.def"
     ops->gemm.composed = true; /* in a dry run it finds out whether oneDNN has the product */
+    ops->grouped_gemm.composed = ops->grouped_dw.composed = true; /* perhaps */
 }
 
 extern const tx_backend tx_backend_cpu; /* registry.c lists it */

@@ -250,8 +250,7 @@ static void few_rows(const tx_ctx *c, const tx_gemm_args *a, void *scratch)
 
 /* ---- bf16 and fp16 ---- */
 
-/* Whether the processor multiplies numbers of type t itself. */
-static bool has_instructions(tx_dtype t)
+bool tx__cpu_gemm_is_own(tx_dtype t)
 {
     int isa = (int)dnnl_get_effective_cpu_isa(), need = dnnl_cpu_isa_avx512_core_bf16;
 #if DNNL_VERSION_MAJOR >= 3
@@ -268,7 +267,7 @@ static bool is_onednns(const tx_gemm_args *a)
 {
     enum { FEW = 32 };
     tx_dtype t = a->a.dtype;
-    if (t == TX_F32 || has_instructions(t)) return true;
+    if (t == TX_F32 || tx__cpu_gemm_is_own(t)) return true;
     return t == TX_BF16 && (a->c.dim[0] <= FEW || a->c.dim[1] <= FEW);
 }
 
@@ -373,6 +372,6 @@ const char *tx__cpu_gemm_version(char *buf, size_t cap)
 {
     const dnnl_version_t *v = dnnl_version();
     snprintf(buf, cap, "oneDNN %d.%d.%d, bf16 products %s", v->major, v->minor, v->patch,
-             has_instructions(TX_BF16) ? "of its own" : "by way of fp32");
+             tx__cpu_gemm_is_own(TX_BF16) ? "of its own" : "by way of fp32");
     return buf;
 }

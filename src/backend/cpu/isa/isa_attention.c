@@ -378,23 +378,6 @@ static void scatter(const tx__attn *a, void *dst, row_range rows, float *src, fl
     }
 }
 
-/* A square of numbers, its rows in registers, becomes its transpose: each round deals the rows of the upper and the
- * lower half alternately, number by number, which moves the lowest bit of (row, column) to the top. */
-static inline __attribute__((always_inline)) void transpose_square(tx__vec row[TX__VEC])
-{
-#pragma GCC unroll 4
-    for (int round = 1; round < TX__VEC; round *= 2) {
-        tx__vec dealt[TX__VEC];
-#pragma GCC unroll 8
-        for (int i = 0; i < TX__VEC / 2; i++) {
-            dealt[2 * i] = tx__zip_low(row[i], row[i + TX__VEC / 2]);
-            dealt[2 * i + 1] = tx__zip_high(row[i], row[i + TX__VEC / 2]);
-        }
-#pragma GCC unroll 16
-        for (int i = 0; i < TX__VEC; i++) row[i] = dealt[i];
-    }
-}
-
 /* dst, blocks of [ld, kb] = rows [sk, ld] of src, in units; rooms of src up to a whole vector are cleared. */
 static void transpose(const tx__attn *a, float *dst, float *src)
 {
@@ -407,7 +390,7 @@ static void transpose(const tx__attn *a, float *dst, float *src)
                 tx__vec square[TX__VEC];
 #pragma GCC unroll 16
                 for (int i = 0; i < TX__VEC; i++) square[i] = *(const tx__vec *)(src + (first + j + i) * ld + x);
-                transpose_square(square);
+                tx__transpose(square);
 #pragma GCC unroll 16
                 for (int i = 0; i < TX__VEC; i++) *(tx__vec *)(dst + first * ld + (x + i) * kb + j) = square[i];
             }

@@ -102,6 +102,23 @@ static inline size_t tx__few_work(int64_t m, int64_t k, size_t size)
     return m == 1 ? 0 : (size_t)m * row;
 }
 
+/* A block of a product: c [m, n] = op(a) op(b) + bias, sums over k. a, b and bias are of type t, c of c_type, which is
+ * t or fp32; rows of a, b and c lie lda, ldb and ldc elements apart. */
+typedef struct tx__tile_block {
+    tx_dtype t, c_type;
+    const void *a, *b, *bias; /* bias NULL: none */
+    void *c;
+    int64_t m, n, k, lda, ldb, ldc;
+    bool accumulate; /* of_columns: c, which is fp32 there, is added to */
+} tx__tile_block;
+
+/* At most so many rows of a block (of_columns: of columns of a), and in by_rows and by_columns so many numbers, rows
+ * and columns each rounded up to TX__LANES. What is copied of a goes through k in stretches of TX__BLOCK_K. */
+enum { TX__BLOCK_K = 256, TX__BLOCK_M = 192, TX__BLOCK_SIZE = 32768 };
+
+/* Floats of `work`: what is copied of a, a panel of b, sums. */
+enum { TX__BLOCK_WORK = TX__BLOCK_K * (TX__BLOCK_M + 64) + TX__BLOCK_K * 64 + TX__BLOCK_SIZE };
+
 /* Attention works on blocks of queries × keys. Sizes of packed rows are rounded up to TX__LANES, the widest vector in
  * floats, so that no loop over them has a remainder; what is added is zero.
  *  fwd: attn_pack_fwd copies k and v of a head to `packed`, attn_fwd runs one query head against them. attn_fwd_few

@@ -189,6 +189,23 @@ TX__INLINE tx__vec tx__first_n(tx__vec x, int64_t n)
 }
 #endif
 
+/* A square of numbers, its rows in registers, becomes its transpose: each round deals the rows of the upper and the
+ * lower half alternately, number by number, which moves the lowest bit of (row, column) to the top. */
+TX__INLINE void tx__transpose(tx__vec row[TX__VEC])
+{
+#pragma GCC unroll 4
+    for (int round = 1; round < TX__VEC; round *= 2) {
+        tx__vec dealt[TX__VEC];
+#pragma GCC unroll 8
+        for (int i = 0; i < TX__VEC / 2; i++) {
+            dealt[2 * i] = tx__zip_low(row[i], row[i + TX__VEC / 2]);
+            dealt[2 * i + 1] = tx__zip_high(row[i], row[i + TX__VEC / 2]);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < TX__VEC; i++) row[i] = dealt[i];
+    }
+}
+
 /* Every round adds the upper half to the lower and doubles each number. */
 TX__INLINE float tx__total(tx__vec x)
 {
