@@ -55,6 +55,7 @@ try_train() {
 try_ceiling() { says "^step $number ms: $number % of the ceiling" "$build/ceiling" "${tiny[@]}" --threads 1; }
 try_peak() { says "^fp32 product, n =  512 +$number GFLOP/s" "$build/peak" 1 512; }
 try_op_bench() { says "^head_loss +$number ms +$number GFLOP/s" "$build/op_bench" 1 16 fp32 --runs 1; }
+try_grouped_gemm() { says "^bf16 .* groups +$number GFLOP/s +$number %$" "$build/grouped_gemm" --tokens 1 --experts 2 --runs 1; }
 try_generate() { says "^bf16 median  one stream +$number tokens/s" "$build/generate" 1 1 2x64x2x512; }
 try_tokenize() { says "\"cold_s\": $number" "$build/tokenize" "${gpt2[@]}" "$text"; }
 try_sample_index() { says "^a blend of 2: $number s" "$build/sample_index" 1000 16 16 1 2; }

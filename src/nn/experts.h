@@ -13,10 +13,12 @@ typedef struct tx_experts {
 typedef struct tx_experts_saved {
     tx_mlp_saved mlp; /* of all rows */
     tx_tensor count;
+    int64_t room; /* the most rows that there may be, for which memory is pushed; set by the caller before forward */
 } tx_experts_saved;
 
 /* Expert e computes the count[e] rows behind those of the experts before it, as tx_mlp_fwd does.
- * @y, @x [rows, h]; rows may be 0   @count [n] i32: sums to rows, in the host's memory.  Pushes a's tensors. */
+ * @y, @x [rows, h]; rows may be 0, and are at most a->room   @count [n] i32: sums to rows, in the host's memory. Pushes
+ * a's tensors. */
 tx_status tx_experts_fwd(tx_ctx *c, const tx_experts *w, tx_experts_saved *a, tx_tensor y, tx_tensor x,
                          tx_tensor count);
 

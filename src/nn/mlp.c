@@ -14,15 +14,12 @@ tx_status tx__mlp_activation_fwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved 
     return TX_OK;
 }
 
-tx_status tx__mlp_activation_bwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a, tx_tensor *du, tx_tensor dg)
+tx_status tx__mlp_activation_bwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a, tx_tensor du, tx_tensor dg)
 {
-    *du = dg;
-    if (w->gated) {
-        *du = tx_push2(&c->acts, dg.dtype, a->u.dim[0], a->u.dim[1]);
-        TX_RUN(c, glu_bwd, .dx = *du, .dy = dg, .x = a->u, .kind = w->gate, .gate_second = w->gate_second);
-    } else {
-        TX_RUN(c, activation_bwd, .dx = dg, .dy = dg, .x = a->u, .kind = w->activation);
-    }
+    if (w->gated)
+        TX_RUN(c, glu_bwd, .dx = du, .dy = dg, .x = a->u, .kind = w->gate, .gate_second = w->gate_second);
+    else
+        TX_RUN(c, activation_bwd, .dx = du, .dy = dg, .x = a->u, .kind = w->activation);
     return TX_OK;
 }
 
@@ -62,7 +59,8 @@ tx_status tx_mlp_bwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a, tx_tenso
     TX_TRY(tx_linear_bwd(c, &w->to_h, dg, dy, again.g));
     tx_arena_pop(&c->acts, g_mark);
     tx_at_part(c, ACTIVATION);
-    TX_TRY(tx__mlp_activation_bwd(c, w, a, &du, dg));
+    du = w->gated ? tx_push2(&c->acts, dg.dtype, a->u.dim[0], a->u.dim[1]) : dg;
+    TX_TRY(tx__mlp_activation_bwd(c, w, a, du, dg));
     tx_at_part(c, H_TO_4H);
     TX_TRY(tx_linear_bwd(c, &w->h_to_4h, dx, du, x));
     tx_arena_pop(&c->acts, mark);

@@ -37,9 +37,8 @@ tx_status tx_mlp_fwd(tx_ctx *c, const tx_mlp *w, tx_mlp_saved *a, tx_tensor y, t
 /* @dx [rows, h], written; may be dy's memory   @dy [rows, h] */
 tx_status tx_mlp_bwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a, tx_tensor dx, tx_tensor dy, tx_tensor x);
 
-/* Between the two matrices, also of experts: a->g from a->u; and *du, written, in dg's memory, or with a gate pushed.
- */
+/* Between the two matrices, also of experts: a->g from a->u; and du, written, without a gate dg's memory. */
 tx_status tx__mlp_activation_fwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a);
-tx_status tx__mlp_activation_bwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a, tx_tensor *du, tx_tensor dg);
+tx_status tx__mlp_activation_bwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a, tx_tensor du, tx_tensor dg);
 
 #endif

@@ -290,11 +290,13 @@ static tx_status made_fwd(tx_ctx *c, const tx_moe *w, tx_moe_saved *a, const tx_
     if (divided(w)) {
         TX_TRY(exchange(c, w, a, how, x));
         tx_tensor made = push_rows(&c->scratch, a->dispatch.room, a->dispatch.n, x);
+        a->experts.room = a->dispatch.room;
         TX_TRY(tx_experts_fwd(c, &w->experts, &a->experts, made, a->packed, a->dispatch.count));
         tx_at_part(c, EXPERTS);
         TX_TRY(tx_dispatch_back(c, &a->dispatch, a->made, made));
     } else {
         TX_TRY(pack(c, w->recompute ? &c->scratch : &c->acts, &a->packed, &a->router, x));
+        a->experts.room = a->router.source.dim[0];
         TX_TRY(tx_experts_fwd(c, &w->experts, &a->experts, a->made, a->packed, a->router.count));
     }
     tx_arena_pop(&c->scratch, mark);
