@@ -204,6 +204,7 @@ typedef struct tx_moe_shape {
     bool softmax_after;               /* weights are the softmax of the chosen logits */
     bool renormalise;                 /* weights are divided by their sum */
     bool deepspeed;                   /* what is dropped, and what counts as load, is as DeepSpeed has it */
+    bool drops_small;                 /* else: of more tokens than an expert takes those of small weights are dropped */
     bool noisy_second;                /* of a token's two choices */
     double scale;                     /* of the weights */
     double train_factor, eval_factor; /* of an expert's capacity; 0: nothing is dropped */

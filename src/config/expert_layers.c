@@ -1,5 +1,6 @@
 /* expert_layers.c - which layers have experts, and what they are, from the options of DeepSpeed or of Megatron Core. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "config/config.h"
 
@@ -21,6 +22,12 @@ static int64_t experts_of(const tx_config *cfg, int64_t layer)
     return tx_config_expert_layers(cfg, layer + 1) > i ? number(&cfg->num_experts, i) : 1;
 }
 
+static double core_aux_coeff(const tx_config *cfg)
+{
+    bool none = !strcmp(cfg->moe_router_load_balancing_type.item[0], "none");
+    return none ? 0 : strtod(cfg->moe_aux_loss_coeff.item[0], NULL);
+}
+
 static tx_moe_shape core_shape(const tx_config *cfg)
 {
     bool sigmoid = cfg->moe_router_score_function == TX_MOE_SCORE_SIGMOID;
@@ -31,7 +38,10 @@ static tx_moe_shape core_shape(const tx_config *cfg)
                            .scale = cfg->moe_router_topk_scaling_factor,
                            .bias = cfg->moe_router_enable_expert_bias,
                            .bias_rate = cfg->moe_router_bias_update_rate,
-                           .aux_coeff = strtod(cfg->moe_aux_loss_coeff.item[0], NULL) };
+                           .drops_small = cfg->moe_token_drop_policy == TX_MOE_DROPS_PROBS,
+                           .train_factor = cfg->moe_expert_capacity_factor,
+                           .eval_factor = cfg->moe_expert_capacity_factor,
+                           .aux_coeff = core_aux_coeff(cfg) };
 }
 
 static tx_moe_shape deepspeed_shape(const tx_config *cfg)
@@ -57,7 +67,7 @@ tx_moe_shape tx_config_moe(const tx_config *cfg, int64_t layer)
     s.shared_ffn = cfg->moe_shared_expert_intermediate_size;
     s.shared_gate = s.shared_ffn && cfg->moe_shared_expert_gate;
     s.residual = cfg->mlp_type == TX_MLP_TYPE_RESIDUAL;
-    s.min_capacity = cfg->moe_min_capacity;
+    s.min_capacity = s.deepspeed ? cfg->moe_min_capacity : 0;
     s.z_coeff = cfg->moe_z_loss_coeff;
     return s;
 }

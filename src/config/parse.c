@@ -336,6 +336,42 @@ static void log_kept_inputs(const tx_config *cfg)
         tx_info("--profile-backward: nothing to time, no layers are computed again (--checkpoint-activations)");
 }
 
+/* Flags of experts where there are none. */
+static void log_experts(const tx_config *cfg)
+{
+    const tx_config_given *g = &cfg->given;
+    const struct {
+        bool given;
+        const char *flag;
+    } all[] = { { g->topk, "--topk" },
+                { g->expert_interval, "--expert-interval" },
+                { g->disable_moe_token_dropping, "--disable-moe-token-dropping" },
+                { g->disable_moe_top2_2nd_expert_sampling, "--disable-moe-top2-2nd-expert-sampling" },
+                { g->moe_train_capacity_factor, "--moe-train-capacity-factor" },
+                { g->moe_eval_capacity_factor, "--moe-eval-capacity-factor" },
+                { g->moe_min_capacity, "--moe-min-capacity" },
+                { g->moe_loss_coeff, "--moe-loss-coeff" },
+                { g->moe_layer_freq, "--moe-layer-freq" },
+                { g->moe_router_pre_softmax, "--moe-router-pre-softmax" },
+                { g->moe_router_score_function, "--moe-router-score-function" },
+                { g->moe_router_topk_scaling_factor, "--moe-router-topk-scaling-factor" },
+                { g->moe_router_enable_expert_bias, "--moe-router-enable-expert-bias" },
+                { g->moe_router_bias_update_rate, "--moe-router-bias-update-rate" },
+                { g->moe_aux_loss_coeff, "--moe-aux-loss-coeff" },
+                { g->moe_router_load_balancing_type, "--moe-router-load-balancing-type" },
+                { g->moe_expert_capacity_factor, "--moe-expert-capacity-factor" },
+                { g->moe_token_drop_policy, "--moe-token-drop-policy" },
+                { g->moe_shared_expert_gate, "--moe-shared-expert-gate" },
+                { g->moe_per_layer_logging, "--moe-per-layer-logging" } };
+    char text[1024] = "";
+    size_t len = 0;
+    if (!cfg->num_layers || tx_config_has_experts(cfg) || (cfg->load && !g->num_experts)) return;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].given && len < sizeof text)
+            len += (size_t)snprintf(text + len, sizeof text - len, "%s%s", len ? ", " : "", all[i].flag);
+    if (len) tx_info("%s: without effect, no layer has experts (--num-experts)", text);
+}
+
 /* What was derived instead of typed, in upstream's words; and options that another one leaves without effect. */
 static void log_derived(const tx_config *cfg)
 {
@@ -352,6 +388,7 @@ static void log_derived(const tx_config *cfg)
     if (g->sequence_parallel && !cfg->sequence_parallel)
         tx_info("--sequence-parallel: off, the tensor-parallel size is 1");
     log_kept_inputs(cfg);
+    log_experts(cfg);
     if (g->use_distributed_optimizer) tx_info("--use-distributed-optimizer: ZeRO stage 1");
     if (cfg->zero_stage && tx_config_data_parallel(cfg) == 1 && !tx_config_searches(cfg))
         tx_info("ZeRO stage %lld: the data-parallel size is 1, everything has one part", (long long)cfg->zero_stage);

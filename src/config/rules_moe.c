@@ -1,6 +1,7 @@
 /* rules_moe.c - rules across options: layers with experts. DeepSpeed's flags, or with --moe-router-topk Megatron
  * Core's. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "config/rules.h"
 
@@ -110,6 +111,9 @@ static void rule_experts_are_as_one_program_has_them(const tx__check *k)
                             { g->moe_router_enable_expert_bias, "--moe-router-enable-expert-bias" },
                             { g->moe_router_bias_update_rate, "--moe-router-bias-update-rate" },
                             { g->moe_aux_loss_coeff, "--moe-aux-loss-coeff" },
+                            { g->moe_router_load_balancing_type, "--moe-router-load-balancing-type" },
+                            { g->moe_expert_capacity_factor, "--moe-expert-capacity-factor" },
+                            { g->moe_token_drop_policy, "--moe-token-drop-policy" },
                             { false, NULL } };
     const typed deepspeeds[] = { { g->topk, "--topk" },
                                  { g->expert_interval, "--expert-interval" },
@@ -147,6 +151,38 @@ static void rule_a_bias_is_of_sigmoids(const tx__check *k)
         tx__violate(k->v, "--moe-router-enable-expert-bias needs --moe-router-score-function sigmoid");
     if (k->g->moe_router_bias_update_rate && !c->moe_router_enable_expert_bias)
         tx__violate(k->v, "--moe-router-bias-update-rate needs --moe-router-enable-expert-bias");
+}
+
+static void rule_balancing_is_built(const tx__check *k)
+{
+    const tx_list *l = &k->c->moe_router_load_balancing_type;
+    if (k->bad->moe_router_load_balancing_type || !l->n || !strcmp(l->item[0], "aux_loss") ||
+        !strcmp(l->item[0], "none"))
+        return;
+    tx__violate(k->v,
+                "--moe-router-load-balancing-type %.60s is not built yet: give aux_loss, which is over a micro-batch, "
+                "or none",
+                l->item[0]);
+}
+
+/* What Megatron Core drops by is the weight before anything is dropped; of several sigmoids that is divided by a sum,
+ * and of a softmax over the chosen experts it is not the score that tokens are compared by here. */
+static void rule_dropping_is_built(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    bool sigmoid = c->moe_router_score_function == TX_MOE_SCORE_SIGMOID;
+    if (is_dense(k) || !is_core(k) || k->bad->moe_router_score_function || k->bad->moe_token_drop_policy) return;
+    if (!c->moe_expert_capacity_factor) {
+        if (k->g->moe_token_drop_policy)
+            tx__violate(k->v, "--moe-token-drop-policy needs --moe-expert-capacity-factor");
+        return;
+    }
+    if (sigmoid && c->moe_router_topk > 1)
+        tx__violate(
+            k->v, "--moe-expert-capacity-factor with sigmoid scores of several choices is not built yet: leave it out");
+    else if (!sigmoid && !c->moe_router_pre_softmax && c->moe_token_drop_policy == TX_MOE_DROPS_PROBS)
+        tx__violate(k->v, "--moe-expert-capacity-factor drops by probs with --moe-router-pre-softmax alone: add it, or "
+                          "--moe-token-drop-policy position");
 }
 
 static void rule_choices_are_experts(const tx__check *k)
@@ -219,11 +255,20 @@ static void rule_experts_are_of_a_gpt(const tx__check *k)
 }
 
 const tx__rule tx__rules_moe[] = {
-    { NULL, rule_experts_are_numbers },           { NULL, rule_auxiliary_loss_has_a_factor },
-    { NULL, rule_flags_of_experts_have_some },    { NULL, rule_experts_are_as_one_program_has_them },
-    { "training", rule_a_router_learns },         { NULL, rule_a_bias_is_of_sigmoids },
-    { NULL, rule_choices_are_experts },           { NULL, rule_experts_are_of_layers },
-    { NULL, rule_one_mlp_is_beside_experts },     { NULL, rule_experts_are_of_a_gpt },
-    { NULL, rule_ranks_divide_experts },          { NULL, rule_experts_are_whole_or_split },
-    { NULL, rule_experts_are_of_a_stages_ranks }, { NULL, NULL },
+    { NULL, rule_experts_are_numbers },
+    { NULL, rule_auxiliary_loss_has_a_factor },
+    { NULL, rule_flags_of_experts_have_some },
+    { NULL, rule_experts_are_as_one_program_has_them },
+    { "training", rule_a_router_learns },
+    { NULL, rule_a_bias_is_of_sigmoids },
+    { NULL, rule_choices_are_experts },
+    { NULL, rule_experts_are_of_layers },
+    { NULL, rule_one_mlp_is_beside_experts },
+    { NULL, rule_experts_are_of_a_gpt },
+    { NULL, rule_ranks_divide_experts },
+    { NULL, rule_experts_are_whole_or_split },
+    { NULL, rule_experts_are_of_a_stages_ranks },
+    { NULL, rule_balancing_is_built },
+    { NULL, rule_dropping_is_built },
+    { NULL, NULL },
 };

@@ -124,10 +124,10 @@ static tx_status pad_vocab(int64_t *out, int64_t *n_valid, const tx_config *cfg,
     return TX_OK;
 }
 
-/* What DeepSpeed drops: top1gating's random token selection, top2gating, topkgating's "probs". */
+/* DeepSpeed: top1gating's random token selection, top2gating, topkgating's "probs". */
 static tx_drop_policy drops_of(const tx_moe_shape *is)
 {
-    if (!is->deepspeed) return TX_DROP_LATER;
+    if (!is->deepspeed) return is->drops_small ? TX_DROP_SMALL : TX_DROP_LATER;
     return is->k == 1 ? TX_DROP_RANDOM : is->k == 2 ? TX_DROP_SECONDS : TX_DROP_SMALL;
 }
 
@@ -161,6 +161,7 @@ static tx_moe moe_of(const tx_config *cfg, const tx_moe_shape *is, const tx_grid
                      .train_factor = is->train_factor,
                      .eval_factor = is->eval_factor,
                      .min_capacity = is->min_capacity,
+                     .wide_capacity = !is->deepspeed,
                      .aux_coeff = is->aux_coeff,
                      .z_coeff = is->z_coeff,
                      .has_bias = is->bias,

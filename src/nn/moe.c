@@ -220,12 +220,19 @@ int64_t tx_moe_capacity(int64_t tokens, int64_t n_experts, double factor, int64_
     return (double)each > (double)least ? (int64_t)each : least;
 }
 
+int64_t tx_moe_wide_capacity(int64_t choices, int64_t n_experts, double factor)
+{
+    return (int64_t)ceil((double)choices / (double)n_experts * factor);
+}
+
 /* The layer's router as this call has it. What is random is so in training alone; else later choices are dropped. */
 static tx_router router_of(const tx_moe *w, const tx_moe_call *k)
 {
     tx_router how = w->router.how;
     double factor = k->pass->generates ? 0 : k->pass->train ? w->train_factor : w->eval_factor;
-    how.capacity = tx_moe_capacity(k->x.dim[0], w->n_experts, factor * (double)how.k, w->min_capacity);
+    how.capacity = w->wide_capacity
+                       ? tx_moe_wide_capacity(k->x.dim[0] * how.k, w->n_experts, factor)
+                       : tx_moe_capacity(k->x.dim[0], w->n_experts, factor * (double)how.k, w->min_capacity);
     how.b = k->pass->b;
     how.random = tx_dropout_at(k->random, 0, w->layer, TX_RANDOM_ROUTER);
     how.random.first_s = 0; /* all positions are here */

@@ -48,6 +48,7 @@ typedef struct tx_moe {
     int64_t ffn, shared_ffn;          /* widths inside an expert, and inside the shared one */
     double train_factor, eval_factor; /* of an expert's capacity; 0: nothing is dropped */
     int64_t min_capacity;
+    bool wide_capacity;        /* it is reckoned in fp64, as Megatron Core does */
     double aux_coeff, z_coeff; /* of the auxiliary loss and the z-loss in the objective */
     bool has_bias, has_shared, has_shared_gate, has_residual; /* a shared expert or a residual MLP, not both */
     tx_mlp shared, residual;
@@ -97,9 +98,10 @@ typedef struct tx_moe_call {
  * @all_dims of what takes all tokens: the shared expert, or the residual MLP. TX_ERR_NOMEM */
 tx_status tx_moe_declare(tx_params *ps, const char *prefix, tx_moe *w, const tx_dims *dims, const tx_dims *all_dims);
 
-/* Tokens that an expert takes at most, in DeepSpeed's arithmetic; 0 without a factor: all.   @factor times the choices
- * of a token */
+/* Tokens that an expert takes at most, in DeepSpeed's arithmetic, which is fp32's; and in Megatron Core's. 0 without a
+ * factor: all.   @factor times the choices of a token   @choices of all tokens */
 int64_t tx_moe_capacity(int64_t tokens, int64_t n_experts, double factor, int64_t least);
+int64_t tx_moe_wide_capacity(int64_t choices, int64_t n_experts, double factor);
 
 /* Writes y. Pushes a's tensors. */
 tx_status tx_moe_fwd(tx_ctx *c, const tx_moe *w, tx_moe_saved *a, const tx_moe_call *k);

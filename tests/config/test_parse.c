@@ -448,6 +448,25 @@ static void one_value_is_fine_others_come_later(void **state)
     refused("pretrain-gpt", GOOD "--num-experts 4 --moe-router-topk 1",
             "--moe-router-topk 1 needs --moe-router-pre-softmax: the softmax of one score is always 1, and the router "
             "would learn nothing");
+#define CORE GOOD "--num-experts 4 --moe-router-topk 2 "
+    refused("pretrain-gpt", CORE "--moe-router-enable-expert-bias",
+            "--moe-router-enable-expert-bias needs --moe-router-score-function sigmoid");
+    refused("pretrain-gpt", CORE "--moe-router-bias-update-rate 1e-3",
+            "--moe-router-bias-update-rate needs --moe-router-enable-expert-bias");
+    refused("pretrain-gpt", CORE "--moe-router-load-balancing-type seq_aux_loss",
+            "--moe-router-load-balancing-type seq_aux_loss is not built yet: give aux_loss, which is over a "
+            "micro-batch, or none");
+    refused("pretrain-gpt", CORE "--moe-token-drop-policy position",
+            "--moe-token-drop-policy needs --moe-expert-capacity-factor");
+    refused("pretrain-gpt", CORE "--moe-expert-capacity-factor 1",
+            "--moe-expert-capacity-factor drops by probs with --moe-router-pre-softmax alone: add it, or "
+            "--moe-token-drop-policy position");
+    refused("pretrain-gpt", CORE "--moe-expert-capacity-factor 1 --moe-router-score-function sigmoid",
+            "--moe-expert-capacity-factor with sigmoid scores of several choices is not built yet: leave it out");
+    refused("pretrain-gpt", GOOD "--num-experts 4 --moe-expert-capacity-factor 1",
+            "--moe-expert-capacity-factor is Megatron Core's and needs --moe-router-topk");
+    refused("pretrain-gpt", CORE "--moe-router-num-groups 2",
+            "--moe-router-num-groups is not built yet: a token chooses among all experts; leave the flag out");
     refused("pretrain-gpt", GOOD "--moe-expert-parallel-size 8",
             "--moe-expert-parallel-size 8 needs --num-experts above 1");
     refused("pretrain-gpt", GOOD "--num-experts 6 --world-size 4 --moe-expert-parallel-size 4",
@@ -470,6 +489,31 @@ static void one_value_is_fine_others_come_later(void **state)
             "world size (1) is not divisible by --tensor-model-parallel-size 2 times --pipeline-model-parallel-size 1; "
             "try --tensor-model-parallel-size 1, or on 2 or 4 ranks (as in mpirun -n 2 triax evaluate ...)");
     tx_config_free(parsed("generate", "--load L --prompt a --tensor-model-parallel-size 1"));
+}
+
+/* In a dense model flags of experts are named; with experts they say how these are. */
+static void flags_of_experts(void **state)
+{
+    (void)state;
+    log_begin();
+    tx_config_free(parsed("pretrain-gpt", GOOD "--topk 2 --moe-loss-coeff 0.01 --moe-token-dispatcher-type alltoall"));
+    log_end();
+    ASSERT_CONTAINS(logged, "--topk, --moe-loss-coeff: without effect, no layer has experts (--num-experts)\n");
+    log_begin();
+    tx_config *c = parsed("pretrain-gpt", CORE "--moe-expert-capacity-factor 1.25 --moe-token-drop-policy position "
+                                               "--moe-pad-expert-input-to-capacity --moe-aux-loss-coeff 0.01");
+    log_end();
+    assert_null(strstr(logged, "no layer has experts"));
+    ASSERT_CONTAINS(logged, "--moe-pad-expert-input-to-capacity: accepted, without effect here");
+    tx_moe_shape is = tx_config_moe(c, 0);
+    assert_true(is.train_factor == 1.25 && is.eval_factor == 1.25 && is.aux_coeff == 0.01 && !is.drops_small);
+    assert_int_equal(is.min_capacity, 0);
+    tx_config_free(c);
+    c = parsed("pretrain-gpt", CORE "--moe-expert-capacity-factor 1 --moe-router-pre-softmax "
+                                    "--moe-aux-loss-coeff 0.01 --moe-router-load-balancing-type none");
+    is = tx_config_moe(c, 0);
+    assert_true(is.aux_coeff == 0 && is.drops_small);
+    tx_config_free(c);
 }
 
 static void log_levels(void **state)
@@ -533,6 +577,7 @@ int main(void)
         cmocka_unit_test(flags_without_effect_say_so),
         cmocka_unit_test(kept_inputs_without_effect_say_so),
         cmocka_unit_test(one_value_is_fine_others_come_later),
+        cmocka_unit_test(flags_of_experts),
         cmocka_unit_test(log_levels),
         cmocka_unit_test(any_allocation_may_fail),
     };
