@@ -60,7 +60,17 @@ void tx__compose_ops(tx_ops *ops);
 tx_status tx__check_index(const char *op, const char *name, tx_tensor x, int64_t lo, int64_t hi);
 
 /* The same for the rows that groups have: TX_ERR_ARG unless they are `rows` in sum. */
-tx_status tx__check_groups(const char *op, tx_tensor count, int64_t rows);
+static inline tx_status tx__check_groups(const char *op, tx_tensor count, int64_t rows)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < count.dim[0]; i++) {
+        int32_t n = ((const int32_t *)count.data)[i];
+        if (n < 0) return TX_FAIL(TX_ERR_ARG, "%s: group %lld has %d rows", op, (long long)i, (int)n);
+        sum += n;
+    }
+    if (sum == rows) return TX_OK;
+    return TX_FAIL(TX_ERR_ARG, "%s: groups have %lld rows, of %lld", op, (long long)sum, (long long)rows);
+}
 
 /* The same for a past: the s positions after it fit into the cache. */
 tx_status tx__check_past(const char *op, tx_past past, int64_t s, tx_tensor cache);

@@ -534,18 +534,6 @@ tx_status tx__check_grouped_dw(const tx_grouped_dw_args *a)
                   (named[]){ T(dy), T(x), { "dw", first_of(a->dw) }, { "dbias", first_of(a->dbias) }, T(count) }, 5);
 }
 
-tx_status tx__check_groups(const char *op, tx_tensor count, int64_t rows)
-{
-    int64_t sum = 0;
-    for (int64_t i = 0; i < count.dim[0]; i++) {
-        int32_t n = ((const int32_t *)count.data)[i];
-        if (n < 0) return TX_FAIL(TX_ERR_ARG, "%s: group %lld has %d rows", op, (long long)i, (int)n);
-        sum += n;
-    }
-    if (sum == rows) return TX_OK;
-    return TX_FAIL(TX_ERR_ARG, "%s: groups have %lld rows, of %lld", op, (long long)sum, (long long)rows);
-}
-
 tx_status tx__check_rope(const tx_rope_args *a)
 {
     if (!is_float(a->x.dtype) || !view(a->x, a->x.dtype, 5))

@@ -3,24 +3,17 @@
 
 #include <math.h>
 
-static double u53(uint32_t hi, uint32_t lo)
-{
-    return (double)((((uint64_t)hi << 32) | lo) >> 11) * 0x1p-53;
-}
-
 double tx_rng_uniform(const tx_rng *r, uint64_t i)
 {
-    uint32_t w[4];
-    tx_rng_u32x4(r, i >> 1, w);
-    return i & 1 ? u53(w[2], w[3]) : u53(w[0], w[1]);
+    return tx_rng_uniform_at(r, i);
 }
 
 void tx_rng_normal_pair(const tx_rng *r, uint64_t k, double out[2])
 {
     uint32_t w[4];
     tx_rng_u32x4(r, k, w);
-    double radius = sqrt(-2.0 * log(1.0 - u53(w[0], w[1]))); /* 1-u is in (0,1] */
-    double angle = 6.283185307179586476925 * u53(w[2], w[3]);
+    double radius = sqrt(-2.0 * log(1.0 - tx_rng_u53(w[0], w[1]))); /* 1-u is in (0,1] */
+    double angle = 6.283185307179586476925 * tx_rng_u53(w[2], w[3]);
     sincos(angle, &out[1], &out[0]);
     out[0] *= radius;
     out[1] *= radius;

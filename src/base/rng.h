@@ -39,6 +39,18 @@ TX_DEVICE_CODE static inline uint32_t tx_rng_u16(const tx_rng *r, uint64_t i)
     return (w[(i >> 1) & 3] >> ((i & 1) * 16)) & 0xffffu;
 }
 
+/* What tx_rng_uniform (triax/random.h) gives, and of two words the number in [0, 1). */
+TX_DEVICE_CODE static inline double tx_rng_u53(uint32_t hi, uint32_t lo)
+{
+    return (double)((((uint64_t)hi << 32) | lo) >> 11) * 0x1p-53;
+}
+TX_DEVICE_CODE static inline double tx_rng_uniform_at(const tx_rng *r, uint64_t i)
+{
+    uint32_t w[4];
+    tx_rng_u32x4(r, i >> 1, w);
+    return i & 1 ? tx_rng_u53(w[2], w[3]) : tx_rng_u53(w[0], w[1]);
+}
+
 /* Elements 2k and 2k + 1 of the normals, at half the cost. */
 void tx_rng_normal_pair(const tx_rng *r, uint64_t k, double out[2]);
 

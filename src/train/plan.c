@@ -76,10 +76,6 @@ tx_status tx__plan_open(tx_ctx *c, tx_model **m, const tx_config *cfg, int64_t v
     TX_TRY(check_sizes(cfg, vocab_size));
     TX_TRY(tx_grid_ctx(c, grid, tx_device_choice_word(cfg->device), (int)cfg->threads, true));
     TX_TRY(make_model(m, cfg, vocab_size, grid, client));
-    if (c->device && tx_config_has_experts(cfg))
-        return TX_FAIL(
-            TX_ERR_UNSUPPORTED,
-            "--num-experts on a GPU: layers with experts are computed on the CPU alone for now; give --device cpu");
     return group_params(&(*m)->params, client, grid);
 }
 

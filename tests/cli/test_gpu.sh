@@ -51,6 +51,10 @@ trains llama 2e-4 --swiglu --normalization rmsnorm --use-rotary-position-embeddi
 trains dropped 2e-4 --hidden-dropout 0.1 --attention-dropout 0.1 --recompute-granularity full --recompute-method uniform
 trains documents 2e-4 --reset-attention-mask --reset-position-ids --eod-mask-loss
 trains kept 2e-4 --recompute-granularity full --recompute-method uniform --checkpoint-in-cpu
+trains experts 2e-4 --num-experts 4 --topk 2 --moe-loss-coeff 0.01 --recompute-granularity full --recompute-method uniform
+trains mixtral 2e-2 --bf16 --num-experts 4 --moe-router-topk 2 --moe-aux-loss-coeff 0.01 --moe-z-loss-coeff 0.001 --swiglu \
+    --moe-shared-expert-intermediate-size 24
+trains residual 2e-4 --num-experts 4 --topk 1 --mlp-type residual --zero-stage 3
 mkdir files
 export TX_AIO_IN_MEMORY=1
 trains zero1 2e-4 --zero-stage 1 --offload-optimizer cpu

@@ -83,7 +83,7 @@ static tx_status copy(tx_device *d, tx_stream s, void *to, const void *from, siz
 static tx_status tell_fault(const tx__fault *f)
 {
     static const char *const what[TX__N_FAULTS] = {
-        "", "token id", "token type", "position", "label", "number of keys"
+        "", "token id", "token type", "position", "label", "number of keys", "number of choices that are not dropped"
     };
     return TX_FAIL(TX_ERR_ARG, "%s %lld at place %lld: it has to be below %lld and not negative", what[f->kind],
                    f->value, f->index, f->limit);

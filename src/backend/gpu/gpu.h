@@ -31,6 +31,7 @@ typedef enum tx__fault_kind {
     TX__FAULT_POSITION, /* of its positions */
     TX__FAULT_LABEL,    /* a class that is none */
     TX__FAULT_KEYS,     /* n_keys, a past or first_key outside what there is */
+    TX__FAULT_PAIRS,    /* more choices of experts than there is room for */
     TX__N_FAULTS
 } tx__fault_kind;
 
