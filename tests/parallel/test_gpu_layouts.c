@@ -9,11 +9,12 @@
 #include "layout_run.h"
 
 /* What makes all calls that a step has: sums of gradients and of norms, halves of layers, messages between stages,
- * parameters that are gathered. */
+ * parameters that are gathered, rows that go to their experts. */
 static const char *const cases[] = {
     "2x1x1 one dropout",
     "1x2x1 one dropout",
     "1x1x2 one dropout",
+    "1x1x2 one mixtral ep2",
     "1x1x2 one dropout stage1",
     "1x1x2 one dropout stage2",
     "1x1x2 one dropout stage3 nothing",
@@ -25,8 +26,11 @@ static const char *const cases[] = {
     "1x1x2 one dropout stage1 bf16-grads",
     "1x1x2 one stage2 cpu fp16-grads",
     "1x1x2 one stage3 params-cpu fp32-sums",
+    "2x1x1 one residual sequence",
+    "2x1x2 one mixtral ep4-whole stage3",
+    "1x2x2 one shared ep2 stage2 uniform",
 };
-enum { N_SHARED = 6, FEW = 3, STEPS = 3 };
+enum { N_SHARED = 7, FEW = 4, STEPS = 3 };
 
 static tx_status case_equals_one_rank(const layout_case *c, bounds *off)
 {
