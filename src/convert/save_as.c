@@ -255,6 +255,8 @@ static tx_status open_conversion(tx_save *s)
                             .n_tp = tx_grid_size(g, TX_AXIS_TENSOR),
                             .n_pp = tx_grid_size(g, TX_AXIS_PIPELINE),
                             .n_dp = tx_grid_size(g, TX_AXIS_DATA),
+                            .n_ep = (int)cfg->moe_expert_parallel_size,
+                            .expert_tensor = tx_grid_size(g, TX_AXIS_TENSOR) > 1 && tx_config_expert_tensor(cfg),
                             .zero_stage = (int)cfg->zero_stage,
                             .pipeline = has_pipeline(cfg, g, s->m),
                             .dtype = cfg->bf16   ? TX_ST_BF16

@@ -252,10 +252,27 @@ static tx_status list_layers(const tx_model *m, tx_hash_table *of_layers)
     return TX_OK;
 }
 
-/* What the model's table knows by the name, whichever its layer is: a rank of a pipeline has not all of them. */
+/* The number of an expert that this rank has; of several expert-parallel ranks each has some. */
+static int64_t first_expert(const tx_model *m)
+{
+    int64_t layer, expert;
+    for (int i = 0; i < m->params.n; i++)
+        if (tx__expert_of(m->params.param[i].name, &layer, &expert)) return expert;
+    return 0;
+}
+
+/* What the model's table knows by the name, whichever its layer and its expert are: a rank of a pipeline has not all of
+ * them. */
 static bool is_known(const tx_model *m, const tx_hash_table *of_layers, const char *name)
 {
     int layer;
+    int64_t in, expert;
+    char any[TX_PARAM_NAME_MAX];
+    if (tx__expert_of(name, &in, &expert)) {
+        snprintf(any, sizeof any, "%s", name);
+        tx__set_expert(any, first_expert(m));
+        name = any;
+    }
     const char *rest = in_layer(name, &layer); /* NULL: the first stage's, or the last's */
     return !rest || (layer < m->n_layers && has_in_layer(m, of_layers, rest));
 }

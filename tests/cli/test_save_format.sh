@@ -70,6 +70,10 @@ files cut/global_step8 bf16_zero_pp_rank_0_mp_rank_0{0,1,2,3}_optim_states.pt la
     mp_rank_0{0,1,2,3}_model_states.pt
 goes_on deepspeed 3 --zero-stage 2 --bf16 --async-save
 files cut/global_step8 bf16_zero_pp_rank_{0,1,2}_mp_rank_00_optim_states.pt mp_rank_00_model_states.pt
+experts=(--num-experts 4 --expert-interval 1 --topk 2) # whole on tensor ranks, or split
+goes_on deepspeed 4 "${experts[@]}" --moe-expert-parallel-size 2 --zero-stage 2
+goes_on deepspeed 4 "${experts[@]}" $tp 2 --moe-expert-parallel-size 4 --zero-stage 1
+goes_on deepspeed 4 "${experts[@]}" $tp 2 --moe-expert-parallel-size 2 --enable-expert-tensor-parallelism --zero-stage 0
 goes_on deepspeed 4 $tp 2 --zero-stage 3 --untie-embeddings-and-output-weights --megatron-padded-logits
 files cut/global_step8 zero_pp_rank_0_mp_rank_00_{model,optim}_states.pt zero_pp_rank_0_mp_rank_01_{model,optim}_states.pt \
     zero_pp_rank_1_mp_rank_00_{model,optim}_states.pt zero_pp_rank_1_mp_rank_01_{model,optim}_states.pt
