@@ -3,6 +3,23 @@
 
 #include "base/alloc.h"
 
+/* Behind the values, where their type is narrower than fp32: the bias of experts. */
+static size_t bias_bytes(const tx_model *m)
+{
+    return m->dtype != TX_F32 && m->expert_bias.n_dims ? (size_t)tx_numel(m->expert_bias) * sizeof(float) : 0;
+}
+
+static size_t value_bytes(const tx_model *m)
+{
+    return (size_t)m->params.numel * tx_dtype_size(m->dtype);
+}
+
+static void bind(tx_model *m, void *value)
+{
+    tx_params_bind(&m->params, value, m->dtype, NULL);
+    if (bias_bytes(m)) m->expert_bias.data = (char *)value + value_bytes(m);
+}
+
 tx_status tx__model_load(tx_model **model, void **value, const tx_config *cfg, tx_source *src, const tx_grid *grid)
 {
     tx_model *m = NULL;
@@ -13,12 +30,14 @@ tx_status tx__model_load(tx_model **model, void **value, const tx_config *cfg, t
     TX_GOTO(tx_source_weights(src, m, v));
     if (m->dtype != TX_F32) {
         void *half;
-        TX_GOTO(tx_alloc(&half, (size_t)m->params.numel, tx_dtype_size(m->dtype), "the parameters"));
+        TX_GOTO(tx_alloc(&half, value_bytes(m) + bias_bytes(m), 1, "the parameters"));
         tx_params_round(half, m->dtype, v, m->params.numel);
+        bind(m, half);
+        if (bias_bytes(m)) tx_model_read_bias(m, m->expert_bias.data, v);
         tx_free(v);
         v = half;
     }
-    tx_params_bind(&m->params, v, m->dtype, NULL);
+    bind(m, v);
     *model = m;
     *value = v;
     return TX_OK;
@@ -30,7 +49,7 @@ out:
 
 tx_status tx__model_move(tx_model *m, void **value, tx_device *d)
 {
-    size_t bytes = (size_t)m->params.numel * tx_dtype_size(m->dtype);
+    size_t bytes = value_bytes(m) + bias_bytes(m);
     void *there;
     if (!d) return TX_OK;
     TX_TRY(tx_device_take(d, &there, bytes, false, "the parameters"));
@@ -41,7 +60,7 @@ tx_status tx__model_move(tx_model *m, void **value, tx_device *d)
     }
     tx_free(*value);
     *value = there;
-    tx_params_bind(&m->params, there, m->dtype, NULL);
+    bind(m, there);
     return TX_OK;
 }
 

@@ -95,8 +95,9 @@ typedef struct tx_model {
     tx_initial initial;                   /* likewise: of its TX_INIT_OWN parameters */
     tx_tensor expert_sums;                /* [this stage's layers with experts, tx_moe_n_sums] fp32: what backward adds
                                            * up for the log, once data are there; n_dims 0: no layer has experts */
-    tx_tensor expert_bias;                /* [this stage's layers with experts, experts] fp32: in training, what experts
-                                           * are chosen with, whatever the model's type; n_dims 0: with nothing */
+    tx_tensor expert_bias;                /* [this stage's layers with experts, experts] fp32: what experts are chosen
+                                           * with, whatever the model's type, once data are there; n_dims 0: with
+                                           * nothing */
     tx_recompute recompute;               /* n_layers: of each chunk */
     int64_t n_again;                      /* layers that are computed again, of the whole model */
     int n_chunks;                         /* what this pipeline stage has of the layers */
@@ -140,6 +141,9 @@ typedef struct tx_model_type {
 } tx_model_type;
 
 const tx_model_type *tx_model_type_of(const tx_config *cfg); /* by --model-type, which the options have checked */
+
+/* expert_bias as the weights have it.   @bias [its elements]   @weights a flat buffer of all of the table */
+void tx_model_read_bias(const tx_model *m, float *bias, const float *weights);
 
 /* ---- model_run.c: a batch through the layers ---- */
 

@@ -90,3 +90,16 @@ double tx_model_flops_2021(const tx_model *m, int64_t s, int64_t b)
     if (m->hidden == 0) return 0;
     return 24 * f * (double)b * length * l * h * h * (1 + length / (6 * h) + V / (16 * l * h));
 }
+
+/* Rows of the table are in the order of layers. */
+void tx_model_read_bias(const tx_model *m, float *bias, const float *weights)
+{
+    static const char end[] = ".mlp.router.expert_bias";
+    for (int i = 0; i < m->params.n; i++) {
+        const tx_param *p = &m->params.param[i];
+        size_t n = strlen(p->name);
+        if (n < sizeof end || strcmp(p->name + n - (sizeof end - 1), end) != 0) continue;
+        memcpy(bias, weights + p->offset, (size_t)p->numel * sizeof *bias);
+        bias += m->expert_bias.dim[1];
+    }
+}

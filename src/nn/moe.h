@@ -82,7 +82,7 @@ typedef struct tx_moe_pass {
     bool train;     /* training's capacity, not evaluation's */
     bool generates; /* nothing is dropped */
     double scale;   /* backward: of the objective, to which the layer's own losses are added */
-    tx_tensor bias; /* [experts] fp32: the layer's, where the type of values is too narrow for it; or absent */
+    tx_tensor bias; /* [experts] fp32: the layer's, in place of its values, whose type may be too narrow; or absent */
     tx_tensor sums; /* [tx_moe_n_sums or more] fp32, which backward adds to, or in evaluation forward; or absent */
 } tx_moe_pass;
 

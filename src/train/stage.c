@@ -126,7 +126,7 @@ static void shape_messages(tx_stage *st)
 static void push_messages(tx_stage *st)
 {
     if (st->m->expert_sums.n_dims) st->m->expert_sums = push(&st->messages, st->m->expert_sums);
-    if (st->train && st->m->expert_bias.n_dims) st->m->expert_bias = push(&st->messages, st->m->expert_bias);
+    if (st->m->expert_bias.n_dims) st->m->expert_bias = push(&st->messages, st->m->expert_bias);
     if (tx_grid_size(st->grid, TX_AXIS_PIPELINE) == 1) return;
     for (int k = 0; k < TX_N_OUTGOING; k++) {
         st->out[0].copy[k] = push(&st->messages, st->to_next);

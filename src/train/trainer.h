@@ -282,9 +282,10 @@ tx_status tx__trainer_begin_experts(tx_trainer *t);
 tx_status tx__trainer_sum_experts(tx_trainer *t, int64_t n_micro);
 
 /* trainer_balance.c: balancing by a bias. Whether the run does; the bias of this stage's layers, as weights that were
- * just set have it; and its change by the iteration's load, before tx_zero_step. The first two calls are collective. */
+ * just set have it; and its change by the iteration's load, before tx_zero_step.
+ * @weights that were set, in a flat buffer; NULL: the masters', collective */
 bool tx__trainer_balances(const tx_trainer *t);
-tx_status tx__trainer_read_bias(tx_trainer *t);
+tx_status tx__trainer_read_bias(tx_trainer *t, const float *weights);
 tx_status tx__trainer_balance(tx_trainer *t);
 
 /* dump.c: --dump-step. Writes loss, parameters and gradients as they are before the update. */

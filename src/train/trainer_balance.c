@@ -70,16 +70,25 @@ static tx_status add_parts(tx_trainer *t, int group)
     return st;
 }
 
-tx_status tx__trainer_read_bias(tx_trainer *t)
+/* Where there are no masters the host has the weights. */
+static tx_status read_masters(tx_trainer *t)
+{
+    biased b;
+    for (int k = 0; find(t, k, &b); k++) TX_TRY(tx_zero_load_row(&t->zero, b.row, row_of(t, k)));
+    return find(t, 0, &b) ? add_parts(t, t->model->params.param[b.row].reduce_group) : TX_OK;
+}
+
+tx_status tx__trainer_read_bias(tx_trainer *t, const float *weights)
 {
     const tx_tensor bias = t->model->expert_bias;
-    biased b;
-    if (!t->train || !bias.n_dims) return TX_OK;
+    if (!bias.n_dims) return TX_OK;
     size_t n = (size_t)tx_numel(bias);
     if (!t->expert_bias) TX_TRY(tx_alloc(&t->expert_bias, n, sizeof *t->expert_bias, "the bias of experts"));
     memset(t->expert_bias, 0, n * sizeof *t->expert_bias);
-    for (int k = 0; find(t, k, &b); k++) TX_TRY(tx_zero_load_row(&t->zero, b.row, row_of(t, k)));
-    if (find(t, 0, &b)) TX_TRY(add_parts(t, t->model->params.param[b.row].reduce_group));
+    if (weights)
+        tx_model_read_bias(t->model, t->expert_bias, weights);
+    else
+        TX_TRY(read_masters(t));
     return to_model(t);
 }
 

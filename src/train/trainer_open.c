@@ -131,7 +131,7 @@ static tx_status initialise(tx_trainer *t)
                                           .n_layers = (int)t->model->n_layers,
                                           .own = t->model->initial,
                                           .xavier_uniform = cfg->init_method_xavier_uniform }));
-    TX_TRY(tx__trainer_read_bias(t));
+    TX_TRY(tx__trainer_read_bias(t, NULL));
     TX_TRY(take_settings(t));
     TX_TRY(tx__trainer_take_losses(t));
     tx__trainer_move_schedule(t);
@@ -191,7 +191,7 @@ tx_status tx_trainer_set_weights(tx_trainer *t, tx_weights_fn *fill, void *user)
     TX_TRY(tx_alloc(&whole, (size_t)ps->numel, sizeof *whole, "the weights in fp32"));
     tx_status st = fill(user, ps, whole);
     if (!st) st = tx_zero_set_weights(&t->zero, whole);
-    if (!st) st = tx__trainer_read_bias(t);
+    if (!st) st = tx__trainer_read_bias(t, whole);
     tx_free(whole);
     return st;
 }

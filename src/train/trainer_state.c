@@ -393,7 +393,7 @@ static tx_status read_state(tx_trainer *t, tx_source *from, bool with_optim)
     int n = state_parts(z, room, with_optim, part);
     TX_GOTO(tx_source_read(from, t->model, tx_zero_kept(z), part, n));
     TX_GOTO(room ? tx_zero_set_weights(z, room) : tx_zero_publish(z));
-    st = tx__trainer_read_bias(t);
+    st = tx__trainer_read_bias(t, room);
 out:
     tx_free(room);
     return st;
