@@ -24,19 +24,16 @@ typedef struct plan {
     int64_t vocab;
 } plan;
 
-/* `r`'s layout becomes that of the words, behind which there may be flags.
- * @what more flags of what is computed   @how of how */
+/* `r`'s layout becomes that of the words.   @what more flags of what is computed   @how of how */
 static void set_up(layout_run *r, plan *p, const char *words, const char *what, const char *how)
 {
-    char begin[2048], end[512], own[128];
-    const char *flags = strstr(words, " --");
-    snprintf(own, sizeof own, "%.*s", flags ? (int)(flags - words) : (int)strlen(words), words);
-    layout_case c = case_of(own);
+    char begin[2048], end[512];
+    layout_case c = case_of(words);
     sizes l = sizes_of(&c);
     what_flags(begin, sizeof begin, &c);
     how_flags(end, sizeof end, &c);
     snprintf(p->what, sizeof p->what, "%s %s", begin, what);
-    snprintf(p->both, sizeof p->both, "%s %s %s %s", p->what, end, flags ? flags : "", how);
+    snprintf(p->both, sizeof p->both, "%s %s %s", p->what, end, how);
     r->vocab = p->vocab = vocab_of(&c);
     r->n_ranks = n_ranks_of(&c);
     r->tp = l.tp;
@@ -51,18 +48,18 @@ static void run_of(layout_run *r, const char *words, const char *what, const cha
     if (run_layout(r, p.both)) fail_msg("%s, %s %s: %s", words, what, how, tx_last_error());
 }
 
-static void is_as_one_rank(const char *words, const char *what, bounds allowed)
+static void is_as_one_rank(const char *words, const char *how, const char *what, bounds allowed)
 {
     static layout_run r;
     const reference *ref = NULL;
     plan p;
     r = (layout_run){ .until = N };
-    set_up(&r, &p, words, what, "");
+    set_up(&r, &p, words, what, how);
     ASSERT_OK(reference_of(&ref, p.what, p.vocab));
     r.ref = ref;
     tx_status st = run_layout(&r, p.both);
     if (!st) st = is_within(&r, ref, 0, allowed);
-    if (st) fail_msg("%s, %s: %s", words, what, tx_last_error());
+    if (st) fail_msg("%s %s, %s: %s", words, how, what, tx_last_error());
     if (allowed.loss > fp32_bounds.loss) return;
     if (r.rank[0].routed != ref->o.routed || memcmp(&r.rank[0].dropped, &ref->o.dropped, sizeof(double)) != 0)
         fail_msg("%s, %s: tokens choose otherwise than on one rank, or %g are dropped and not %g", words, what,
@@ -71,19 +68,25 @@ static void is_as_one_rank(const char *words, const char *what, bounds allowed)
 
 /* ---- what is dropped ---- */
 
+#define DIVIDED(n) "--moe-expert-parallel-size " n " "
+#define SPLIT      "--enable-expert-tensor-parallelism "
+
 /* Data ranks, too: their micro-batches are those that one rank has one after another. */
 static void layouts_drop_what_one_rank_does(void **state)
 {
     (void)state;
-    static const char *const words[] = { "2x1x1 sequence dropout",
-                                         "1x1x4 dropout",
-                                         "1x2x2 interleaved dropout",
-                                         "2x2x2 sequence uniform dropout",
-                                         "1x1x4 dropout --moe-expert-parallel-size 2",
-                                         "2x1x2 sequence dropout --moe-expert-parallel-size 4" };
+    static const char *const layout[][2] = {
+        { "1x1x4 dropout", DIVIDED("4") },
+        { "2x1x1 sequence dropout", "" },
+        { "2x1x2 sequence dropout", DIVIDED("2") SPLIT },
+        { "2x2x2 sequence uniform dropout", DIVIDED("4") },
+        { "1x2x2 interleaved dropout", "" },
+    };
     for (int k = 0; k < LENGTH(drops); k++)
-        for (int i = 0; i < as_many(LENGTH(words), 2); i++)
-            is_as_one_rank(words[(i + 4 * k) % LENGTH(words)], drops[k], fp32_bounds);
+        for (int i = 0; i < as_many(LENGTH(layout), 2); i++) {
+            const char *const *l = layout[(i + 2 * k) % LENGTH(layout)];
+            is_as_one_rank(l[0], l[1], drops[k], fp32_bounds);
+        }
     for (int i = 0; i < n_known; i++) assert_true(all_known[i]->ref.o.dropped > 100);
     forget_references();
 }
@@ -124,11 +127,13 @@ static void what_is_computed_again_drops_the_same(void **state)
     static layout_run first, again;
     for (int k = 0; k < as_many(LENGTH(drops), 2); k++)
         for (int i = 0; i < LENGTH(recompute_choices); i++) {
-            const char *words = k % 2 ? "2x1x1 sequence dropout" : "1x2x2 dropout";
+            const char *words = k % 2 ? "2x1x2 sequence dropout" : "1x2x2 dropout";
+            char how[256];
+            snprintf(how, sizeof how, "%s%s", recompute_choices[i].flags, k % 2 ? " " DIVIDED("4") : "");
             first = i ? first : (layout_run){ .until = FEW };
             again = (layout_run){ .until = FEW };
-            if (!i) run_of(&first, words, drops[k], "");
-            run_of(&again, words, drops[k], recompute_choices[i].flags);
+            if (!i) run_of(&first, words, drops[k], how);
+            run_of(&again, words, drops[k], how);
             assert_same_run(&first, &again, recompute_choices[i].word);
         }
 }
@@ -144,11 +149,12 @@ static void every_stage_has_the_bits_of_none(void **state)
     static layout_run base, r;
     for (int k = 0; k < LENGTH(drops); k += 3) {
         base = (layout_run){ .until = FEW };
-        run_of(&base, "2x1x2 sequence dropout", drops[k], SUMS_AS_ZERO);
+        const char *divided = k ? SUMS_AS_ZERO DIVIDED("2") : SUMS_AS_ZERO;
+        run_of(&base, "2x1x2 sequence dropout", drops[k], divided);
         const outcome none = of_all_ranks(&base);
         for (int stage = 1; stage <= 3; stage++) {
-            char how[128];
-            snprintf(how, sizeof how, SUMS_AS_ZERO "--zero-stage %d %s", stage, stage == 3 ? NONE_STAY : "");
+            char how[256];
+            snprintf(how, sizeof how, "%s--zero-stage %d %s", divided, stage, stage == 3 ? NONE_STAY : "");
             r = (layout_run){ .until = FEW };
             run_of(&r, "2x1x2 sequence dropout", drops[k], how);
             const outcome o = of_all_ranks(&r);
@@ -167,8 +173,8 @@ static void a_checkpoint_resumes_in_any_layout(void **state)
         int64_t until;
     } chain[] = {
         { "2x2x2 sequence dropout", "", 2 }, { "1x1x4 dropout", "--zero-stage 3 " NONE_STAY, 4 },
-        { "1x1x1 dropout", "", 5 },          { "2x1x2 dropout", "--zero-stage 1", 6 },
-        { "1x4x1 dropout", "", 7 },          { "4x1x2 sequence dropout", "--zero-stage 2", N },
+        { "1x1x1 dropout", "", 5 },          { "2x1x2 dropout", DIVIDED("4") "--zero-stage 1", 6 },
+        { "1x4x1 dropout", "", 7 },          { "4x1x2 sequence dropout", DIVIDED("2") SPLIT "--zero-stage 2", N },
     };
     for (int k = 0; k < as_many(LENGTH(drops), 1); k++) {
         const reference *ref = NULL;
@@ -202,7 +208,7 @@ static void a_resumed_run_has_the_same_bits(void **state)
     (void)state;
     for (int k = 0; k < 2; k++) {
         static layout_run straight, begun, resumed;
-        const char *words = "2x1x2 sequence dropout", *how = k ? "--zero-stage 3" : "";
+        const char *words = "2x1x2 sequence dropout", *how = k ? DIVIDED("2") "--zero-stage 3" : "";
         straight = (layout_run){ .until = FEW };
         begun = (layout_run){ .until = 2, .save = in_scratch("begun%d", k) };
         resumed = (layout_run){ .until = FEW, .load = begun.save };
@@ -255,7 +261,7 @@ static void all_tokens_choose_one_expert(void **state)
 {
     (void)state;
     static const char *const what[] = { DEEPSPEED STEADY "--disable-moe-token-dropping", DEEPSPEED STEADY ROOM("1") };
-    static const char *const stages[] = { "--zero-stage 1", "--zero-stage 3 " NONE_STAY };
+    static const char *const stages[] = { "--zero-stage 1", DIVIDED("2") "--zero-stage 3 " NONE_STAY };
     for (int k = 0; k < 2; k++) {
         static layout_run r, one;
         reference first = { 0 };
@@ -304,7 +310,7 @@ static void more_experts_than_tokens(void **state)
         double all = FEW * 8 * 2 * 32, kept = all - o.dropped;
         if (k) assert_true(kept >= FEW * 8 * 2 && kept <= FEW * 8 * 2 * 4);
         if (!k) assert_true(o.dropped == 0); /* NOLINT: whole numbers */
-        is_as_one_rank("2x1x2 sequence dropout", what[k], fp32_bounds);
+        is_as_one_rank("2x1x2 sequence dropout", DIVIDED("4"), what[k], fp32_bounds);
     }
     forget_references();
 }
