@@ -143,7 +143,10 @@ static tx_status gate_fwd(tx_ctx *c, const tx_gate *g, tx_gate_saved *a, const c
     TX_TRY(tx_linear_fwd(c, &g->w, a->logits, x));
     TX_RUN(c, route_fwd, .probs = a->probs, .choice = a->choice, .weight = a->weight, .chosen = a->chosen,
            .stats = a->stats, .logits = a->logits, .bias = by->bias, .router = *how);
-    TX_RUN(c, expert_order, .row = a->row, .source = a->source, .count = count, .choice = own_rows(a, a->choice));
+    if (a->rows)
+        TX_RUN(c, expert_order, .row = a->row, .source = a->source, .count = count, .choice = own_rows(a, a->choice));
+    else /* fewer tokens than ranks, as when a text is generated */
+        TX_RUN(c, fill, .x = count);
     return read_counts(c, a, count);
 }
 
@@ -160,6 +163,7 @@ static tx_status clear_others(tx_ctx *c, const tx_gate_saved *a, tx_tensor y)
 static tx_status weigh(tx_ctx *c, const tx_gate_saved *a, tx_tensor y, tx_tensor z, bool adds)
 {
     if (!adds) TX_TRY(clear_others(c, a, y));
+    if (!a->rows) return TX_OK;
     TX_RUN(c, combine_fwd, .y = own_rows(a, y), .z = z, .weight = own_rows(a, a->weight), .row = a->row,
            .accumulate = adds);
     return TX_OK;
@@ -252,6 +256,7 @@ static tx_tensor push_rows(tx_arena *arena, int64_t most, int64_t n, tx_tensor l
 static tx_status pack(tx_ctx *c, tx_arena *arena, tx_tensor *packed, const tx_gate_saved *a, tx_tensor x)
 {
     *packed = push_rows(arena, a->source.dim[0], a->n, x);
+    if (!a->rows) return TX_OK;
     TX_RUN(c, gather_rows, .y = *packed, .x = own_rows(a, x), .index = tx_slice1(a->source, 0, a->n),
            .div = a->choice.dim[1]);
     return TX_OK;

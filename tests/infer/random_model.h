@@ -21,6 +21,10 @@
 #define LIKE_BLOOM                                                                            \
     MODEL_SIZES "--position-embedding-type alibi --embed-layernorm --num-attention-heads 12 " \
                 "--kv-channels 8 --num-key-value-heads 4 "
+#define LIKE_MIXTRAL                                                           \
+    LIKE_LLAMA "--num-experts 6 --moe-router-topk 2 --moe-ffn-hidden-size 16 " \
+               "--moe-shared-expert-intermediate-size 8 --moe-shared-expert-gate "
+#define LIKE_DEEPSPEED MODEL_SIZES "--num-experts 4 --topk 2 --mlp-type residual --moe-min-capacity 1 "
 
 enum { VOCAB = 509 };
 

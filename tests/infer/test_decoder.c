@@ -77,7 +77,8 @@ static void assert_forward(rig *r, const float *logits, int64_t n)
     tx_ctx_deinit(&c);
 }
 
-static const char *const shapes[] = { LIKE_GPT2, LIKE_LLAMA, LIKE_BLOOM };
+#define DROPS_NONE LIKE_DEEPSPEED "--disable-moe-token-dropping "
+static const char *const shapes[] = { LIKE_GPT2, LIKE_LLAMA, LIKE_BLOOM, LIKE_MIXTRAL, DROPS_NONE };
 
 static void one_by_one_is_all_at_once(void **state)
 {
@@ -275,6 +276,20 @@ static void rotary_positions_go_on(void **state)
     close_rig(&r);
 }
 
+/* Experts that have room for few tokens when they are trained take all of a text that goes on, and draw none. */
+static void generation_drops_nothing(void **state)
+{
+    (void)state;
+    rig few = open_rig(LIKE_DEEPSPEED "--moe-eval-capacity-factor 0.2 --moe-train-capacity-factor 0.2 ", 1, 0);
+    rig all = open_rig(DROPS_NONE, 1, 0);
+    float *got = whole(&few, 0, N), *want = whole(&all, 0, N);
+    assert_memory_equal(got, want, (size_t)N * VOCAB * sizeof *got);
+    free(got);
+    free(want);
+    close_rig(&few);
+    close_rig(&all);
+}
+
 /* Nothing is taken once the decoder is there. */
 static void calls_allocate_nothing(void **state)
 {
@@ -302,6 +317,7 @@ int main(void)
         cmocka_unit_test(steps_of_many_are_each_alone), cmocka_unit_test(the_same_calls_have_the_same_bits),
         cmocka_unit_test(copies_go_their_own_ways),     cmocka_unit_test(errors_leave_the_decoder_usable),
         cmocka_unit_test(rotary_positions_go_on),       cmocka_unit_test(calls_allocate_nothing),
+        cmocka_unit_test(generation_drops_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,10 +81,8 @@ static tx_status rank_of(tx_world *w, void *user)
     void *value = NULL;
     tx_decoder *d = NULL;
     tx_status st;
-    TX_TRY(tx_grid_open(&grid, w,
-                        &(tx_layout){ .size = { [TX_AXIS_TENSOR] = j->tp, [TX_AXIS_PIPELINE] = j->pp },
-                                      .sequence = j->cfg->sequence_parallel },
-                        NULL));
+    const tx_layout layout = tx_layout_of(j->cfg);
+    TX_TRY(tx_grid_open(&grid, w, &layout, NULL));
     TX_GOTO(random_model(&m, &value, j->cfg, &grid));
     TX_GOTO(tx_decoder_create(&d, m, &grid, &opts));
     if (j->timeout > 0)
@@ -119,16 +117,21 @@ static void run(job *j, const char *flags, int tp, int pp, script_fn *script)
 static const struct layout {
     const char *flags;
     int tp, pp;
+    const char *how; /* flags of the layout alone */
 } layouts[] = {
-    { LIKE_GPT2, 1, 2 },
-    { LIKE_GPT2, 2, 1 },
-    { LIKE_GPT2 "--sequence-parallel", 4, 1 },
-    { LIKE_GPT2 "--embed-layernorm", 2, 2 },
-    { LIKE_LLAMA, 2, 1 },
-    { LIKE_LLAMA, 2, 2 },
-    { LIKE_LLAMA, 1, 4 },
-    { LIKE_BLOOM, 2, 2 },
-    { LIKE_BLOOM, 4, 1 },
+    { LIKE_GPT2, 1, 2, "" },
+    { LIKE_GPT2, 2, 1, "" },
+    { LIKE_GPT2 "--sequence-parallel", 4, 1, "" },
+    { LIKE_GPT2 "--embed-layernorm", 2, 2, "" },
+    { LIKE_LLAMA, 2, 1, "" },
+    { LIKE_LLAMA, 2, 2, "" },
+    { LIKE_LLAMA, 1, 4, "" },
+    { LIKE_BLOOM, 2, 2, "" },
+    { LIKE_BLOOM, 4, 1, "" },
+    { LIKE_MIXTRAL, 2, 1, "" },
+    { LIKE_MIXTRAL, 1, 2, "" },
+    { LIKE_DEEPSPEED, 2, 2, "" },
+    { LIKE_MIXTRAL, 2, 1, "--expert-model-parallel-size 2 --expert-tensor-parallel-size 1" },
 };
 
 static void any_layout_is_one_rank(void **state)
@@ -138,7 +141,9 @@ static void any_layout_is_one_rank(void **state)
     for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) {
         const struct layout *l = &layouts[k];
         run(&one, l->flags, 1, 1, go_on);
-        run(&many, l->flags, l->tp, l->pp, k % 2 ? go_on_behind_errors : go_on);
+        char flags[1024];
+        snprintf(flags, sizeof flags, "%s %s", l->flags, l->how);
+        run(&many, flags, l->tp, l->pp, k % 2 ? go_on_behind_errors : go_on);
         for (int i = 0; i < ROWS; i++) {
             char what[96];
             snprintf(what, sizeof what, "tp %d pp %d, row %d of %s", l->tp, l->pp, i,
