@@ -78,7 +78,7 @@ tx_status tx_dispatch_open(tx_ctx *c, tx_dispatch *d, tx_tensor count, int64_t s
     tx_arena *host = host_arena(c);
     int n = tx_comm_size(group);
     counts k = { .n_ranks = n, .rank = tx_comm_rank(group), .n_experts = count.dim[0], .own = count.dim[0] / n };
-    *d = (tx_dispatch){ .group = group, .n = room, .room = room };
+    *d = (tx_dispatch){ .group = group, .n = sent < room ? sent : room, .room = room };
     int64_t *send = tx_arena_push(host, (size_t)n * sizeof *send),
             *recv = tx_arena_push(host, (size_t)n * sizeof *recv);
     d->to = (tx_all_to_all_rows){ .send = send, .recv = recv, .all = n * sent };

@@ -17,7 +17,8 @@ typedef struct tx_dispatch {
     tx_all_to_all_rows to, from;  /* to the experts, and back */
     tx_tensor grouped, ungrouped; /* [room] i32: which received row is the i-th of the experts', and the inverse */
     tx_tensor count;              /* [experts of this rank] i32: rows of each; in the host's memory */
-    int64_t n, room;              /* received rows, and the most there may be */
+    int64_t n, room;              /* received rows, and the most there may be; a dry run computes with as many as it
+                                     sends, and takes memory for the most */
 } tx_dispatch;
 
 /* Members tell each other how many rows they have for whom. Pushes d's tensors.

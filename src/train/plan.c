@@ -289,6 +289,13 @@ static void count_gates(tx_volume_sizes *s, const tx_model *m, const tx_config *
         }
 }
 
+/* Of a micro-batch in training. */
+static int64_t capacity_of(const tx_moe_shape *is, int64_t tokens)
+{
+    if (!is->deepspeed) return tx_moe_wide_capacity(tokens * is->k, is->n_experts, is->train_factor);
+    return tx_moe_capacity(tokens, is->n_experts, is->train_factor * (double)is->k, is->min_capacity);
+}
+
 /* Layers whose experts ranks divide, and the rows that these have for each other. */
 static void count_routed(tx_volume_sizes *s, const tx_model *m, const tx_config *cfg, const tx_grid *g)
 {
@@ -299,9 +306,7 @@ static void count_routed(tx_volume_sizes *s, const tx_model *m, const tx_config 
         for (int64_t i = m->chunk[k].first; i < m->chunk[k].end; i++) {
             const tx_moe_shape is = tx_config_moe(cfg, i);
             bool again = i - m->chunk[k].first < m->recompute.n_layers;
-            int64_t rows = each * is.k,
-                    room = is.n_experts *
-                           tx_moe_capacity(tokens, is.n_experts, is.train_factor * (double)is.k, is.min_capacity);
+            int64_t rows = each * is.k, room = is.n_experts * capacity_of(&is, tokens);
             if (is.n_experts == 1) continue;
             s->drops = s->drops || room;
             for (int of = 0; of <= again; of++) {
