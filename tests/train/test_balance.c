@@ -64,11 +64,12 @@ static void add_loads(run *r, const tx_trainer *t)
 static tx_status check_bias(tx_trainer *t, run *r, float want[LAYERS][EXPERTS])
 {
     const tx_model *m = t->model;
-    float *own = t->expert_bias, before[LAYERS * EXPERTS];
+    float *own = t->expert_bias, before[LAYERS * EXPERTS], read[LAYERS * EXPERTS];
     size_t bytes = (size_t)tx_numel(m->expert_bias) * sizeof *own;
     memcpy(before, own, bytes);
     TX_TRY(tx__trainer_read_bias(t, NULL));
-    if (memcmp(before, own, bytes) != 0 || memcmp(m->expert_bias.data, own, bytes) != 0)
+    TX_TRY(tx_device_read(t->ctx.device, read, m->expert_bias.data, bytes));
+    if (memcmp(before, own, bytes) != 0 || memcmp(read, own, bytes) != 0)
         return TX_FAIL(TX_ERR_NUMERIC, "rank %d: the masters have another bias", t->grid->rank);
     for (int c = 0, k = 0; c < m->n_chunks; c++)
         for (int64_t i = m->chunk[c].first; i < m->chunk[c].end; i++, k++) {
@@ -204,6 +205,26 @@ static void every_layout_has_the_same_bias(void **state)
     }
 }
 
+/* Emulated ones beside the CPU, also with the masters in the host's memory. */
+static void a_gpu_has_the_same_bias(void **state)
+{
+    static run one, other;
+    static const char *const flags[] = { RATE "--device gpu --zero-stage 2",
+                                         RATE "--device gpu --offload-optimizer cpu --zero-stage 1" };
+    const char *module = getenv("TX_GPU_MODULE_32");
+    (void)state;
+    if (!module || !strcmp(module, "none")) skip();
+    setenv("TX_GPU_MODULE", module, 1);
+    one = (run){ .flags = RATE "--device cpu", .n_ranks = 1, .iterations = 2 };
+    train(&one);
+    for (int i = 0; i < 2; i++) {
+        other = (run){ .flags = flags[i], .n_ranks = 2, .iterations = 2 };
+        train(&other);
+        assert_same_bias(&one, &other);
+    }
+    unsetenv("TX_GPU_MODULE");
+}
+
 /* Its steps are smaller than what a bf16 of that size tells apart. */
 static void a_bias_is_fp32_in_bf16(void **state)
 {
@@ -247,10 +268,9 @@ static void a_bias_is_resumed_in_another_layout(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_load_evens_out),
-        cmocka_unit_test(every_layout_has_the_same_bias),
-        SCRATCH_TEST(a_bias_is_fp32_in_bf16),
-        SCRATCH_TEST(a_bias_is_resumed_in_another_layout),
+        cmocka_unit_test(a_load_evens_out),        cmocka_unit_test(every_layout_has_the_same_bias),
+        SCRATCH_TEST(a_bias_is_fp32_in_bf16),      SCRATCH_TEST(a_bias_is_resumed_in_another_layout),
+        cmocka_unit_test(a_gpu_has_the_same_bias),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

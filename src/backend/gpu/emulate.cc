@@ -599,11 +599,13 @@ gpuError_t gpuMemcpyAsync(void *to, const void *from, size_t bytes, gpuStream_t 
 /* A whole block of zeros is one that has no pages yet: what is there is protected and opened again at every call. */
 static void set(void *p, int byte, size_t bytes)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = bytes / page * page;
     std::lock_guard<std::recursive_mutex> hold(lock);
     for (const pages &b : device_blocks())
-        if (!byte && b.base == p && (bytes + page - 1) / page * page == b.bytes && !madvise(p, b.bytes, MADV_DONTNEED))
+        if (!byte && b.base == p && (bytes + page - 1) / page * page == b.bytes && !madvise(p, whole, MADV_DONTNEED)) {
+            memset((char *)p + whole, 0, bytes - whole); /* others may have the rest of that page */
             return;
+        }
     memset(p, byte, bytes);
 }
 
