@@ -61,7 +61,9 @@ static tx_status tell(const tx_trainer *t, int64_t n, const double *loss, tx_lin
                           "split", tx_eval_split_word(cfg->eval_split), "iteration", (json_int_t)t->iteration,
                           "samples", (json_int_t)n, "loss", isfinite(*loss) ? json_real(*loss) : json_null(), "ppl",
                           isfinite(*loss) ? json_real(exp(fmin(20, *loss))) : json_null());
-    char *json = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
+    bool failed =
+        !o || (tx_evaluation_drops(t) && json_object_set_new(o, "dropped_share", json_real(t->expert_means.dropped)));
+    char *json = failed ? NULL : json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(12));
     if (json) line(user, json);
     tx_bytes_free(&name);
     json_decref(o);

@@ -221,7 +221,7 @@ void tx_evaluation_line(char *buf, size_t cap, const tx_trainer *t, const char *
         snprintf(buf + n, cap - n, "%s value: %.6E | %s PPL: %.6E | ", m->loss_name[k], loss[k], m->loss_name[k],
                  exp(fmin(20, loss[k])));
     }
-    if (!t->expert || !(m->experts.eval_factor > 0)) return;
+    if (!tx_evaluation_drops(t)) return;
     size_t n = strlen(buf);
     snprintf(buf + n, cap - n, "dropped tokens: %.2f%% | ", 100 * t->expert_means.dropped);
 }

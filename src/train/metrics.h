@@ -74,6 +74,12 @@ void tx_log_timers(const tx_config *cfg, int n, const char *const *name, const d
  * @t that has evaluated   @name of the data's group, NULL: "validation"   @loss [n_losses of the model] */
 void tx_metrics_evaluation(const tx_trainer *t, const char *name, const char *where, const double *loss);
 
+/* Whether experts have such limits, so that t->expert_means.dropped tells something. */
+static inline bool tx_evaluation_drops(const tx_trainer *t)
+{
+    return t->expert && t->model->experts.eval_factor > 0;
+}
+
 /* The line alone; and any line in Megatron's box, between two rules.   @line NULL: log it */
 void tx_evaluation_line(char *buf, size_t cap, const tx_trainer *t, const char *name, const char *where,
                         const double *loss);
