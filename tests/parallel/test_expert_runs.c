@@ -9,6 +9,7 @@ enum { N = 8, FEW = 3 }; /* iterations */
 
 #define DEEPSPEED     "--num-experts 4 --expert-interval 1 --moe-min-capacity 1 --moe-loss-coeff 0.05 "
 #define ROOM(factor)  "--moe-train-capacity-factor " factor " --moe-eval-capacity-factor " factor " "
+#define CORE          "--num-experts 4 --moe-router-topk 2 --moe-expert-capacity-factor 0.8 --moe-z-loss-coeff 0.01 "
 #define HIGHEST_FIRST "--topk 3 " ROOM("0.8")
 
 /* Each way to drop, and to choose at random. */
@@ -17,6 +18,8 @@ static const char *const drops[] = {
     DEEPSPEED ROOM("0.8") "--topk 2",
     DEEPSPEED ROOM("0.8") "--topk 2 --disable-moe-top2-2nd-expert-sampling",
     DEEPSPEED HIGHEST_FIRST,
+    CORE "--moe-token-drop-policy position",
+    CORE "--moe-token-drop-policy probs --moe-router-pre-softmax",
 };
 
 typedef struct plan {
@@ -68,18 +71,16 @@ static void is_as_one_rank(const char *words, const char *how, const char *what,
 
 /* ---- what is dropped ---- */
 
-#define DIVIDED(n) "--moe-expert-parallel-size " n " "
-#define SPLIT      "--enable-expert-tensor-parallelism "
+#define DIVIDED(n) "--moe-expert-parallel-size " n " --expert-tensor-parallel-size 1 "
+#define SPLIT(n)   "--moe-expert-parallel-size " n " --enable-expert-tensor-parallelism "
 
 /* Data ranks, too: their micro-batches are those that one rank has one after another. */
 static void layouts_drop_what_one_rank_does(void **state)
 {
     (void)state;
     static const char *const layout[][2] = {
-        { "1x1x4 dropout", DIVIDED("4") },
-        { "2x1x1 sequence dropout", "" },
-        { "2x1x2 sequence dropout", DIVIDED("2") SPLIT },
-        { "2x2x2 sequence uniform dropout", DIVIDED("4") },
+        { "1x1x4 dropout", DIVIDED("4") },        { "2x1x1 sequence dropout", "" },
+        { "2x1x2 sequence dropout", SPLIT("2") }, { "2x2x2 sequence uniform dropout", DIVIDED("4") },
         { "1x2x2 interleaved dropout", "" },
     };
     for (int k = 0; k < LENGTH(drops); k++)
@@ -174,7 +175,7 @@ static void a_checkpoint_resumes_in_any_layout(void **state)
     } chain[] = {
         { "2x2x2 sequence dropout", "", 2 }, { "1x1x4 dropout", "--zero-stage 3 " NONE_STAY, 4 },
         { "1x1x1 dropout", "", 5 },          { "2x1x2 dropout", DIVIDED("4") "--zero-stage 1", 6 },
-        { "1x4x1 dropout", "", 7 },          { "4x1x2 sequence dropout", DIVIDED("2") SPLIT "--zero-stage 2", N },
+        { "1x4x1 dropout", "", 7 },          { "4x1x2 sequence dropout", SPLIT("2") "--zero-stage 2", N },
     };
     for (int k = 0; k < as_many(LENGTH(drops), 1); k++) {
         const reference *ref = NULL;
