@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "config/config.h"
+#include "config/layer_pattern.h"
 
 /* What the rules have checked. */
 static int64_t number(const tx_list *l, int64_t i)
@@ -10,16 +11,25 @@ static int64_t number(const tx_list *l, int64_t i)
     return strtoll(l->item[i < l->n ? i : l->n - 1], NULL, 10);
 }
 
+static bool is_listed(const tx_config *cfg, int64_t layer)
+{
+    tx_layer_pattern p;
+    return tx_layer_pattern_read(cfg->moe_layer_freq, layer, &p) && p.at;
+}
+
 int64_t tx_config_expert_layers(const tx_config *cfg, int64_t before)
 {
-    if (cfg->moe_router_topk) return (before + cfg->moe_layer_freq - 1) / cfg->moe_layer_freq;
-    return before / cfg->expert_interval;
+    if (!cfg->moe_router_topk) return before / cfg->expert_interval;
+    int64_t n = 0;
+    for (int64_t i = 0; i < before; i++) n += is_listed(cfg, i);
+    return n;
 }
 
 static int64_t experts_of(const tx_config *cfg, int64_t layer)
 {
-    int64_t i = tx_config_expert_layers(cfg, layer);
-    return tx_config_expert_layers(cfg, layer + 1) > i ? number(&cfg->num_experts, i) : 1;
+    const bool core = cfg->moe_router_topk;
+    if (core ? !is_listed(cfg, layer) : (layer + 1) % cfg->expert_interval != 0) return 1;
+    return number(&cfg->num_experts, cfg->num_experts.n > 1 ? tx_config_expert_layers(cfg, layer) : 0);
 }
 
 static double core_aux_coeff(const tx_config *cfg)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/layer_pattern.h"
 #include "config/rules.h"
 
 enum { MAX_EXPERTS = 65536 };
@@ -59,13 +60,33 @@ static void rule_auxiliary_loss_has_a_factor(const tx__check *k)
     tx__violate(k->v, "--moe-aux-loss-coeff %s is not a number of at least 0", l->n ? l->item[0] : "");
 }
 
+/* Of a list, whose length is then that of the layers. */
+static void rule_layers_are_a_number_or_a_list(const tx__check *k)
+{
+    tx_layer_pattern p;
+    const tx_config *c = k->c;
+    if (!tx_layer_pattern_read(c->moe_layer_freq, 0, &p)) {
+        tx__violate(k->v,
+                    "--moe-layer-freq %s is neither a whole number of at least 1 nor a list of 0 and 1 such as "
+                    "[0]+[1]*11 or ([1]*3+[0])*4",
+                    c->moe_layer_freq);
+        k->bad->moe_layer_freq = true;
+    } else if (p.listed && c->num_layers && p.n != c->num_layers && is_core(k) && !k->bad->num_layers) {
+        tx__violate(k->v, "--moe-layer-freq %s is a list of %lld layers, and --num-layers is %lld", c->moe_layer_freq,
+                    (long long)p.n, (long long)c->num_layers);
+        k->bad->moe_layer_freq = true;
+    }
+}
+
 static void rule_experts_are_of_layers(const tx__check *k)
 {
     const tx_config *c = k->c;
     if (is_dense(k) || k->bad->num_layers || k->bad->expert_interval || k->bad->moe_layer_freq || !c->num_layers)
         return;
     int64_t n = tx_config_expert_layers(c, c->num_layers);
-    if (!n)
+    if (!n && is_core(k))
+        tx__violate(k->v, "--moe-layer-freq %s: no layer has experts", c->moe_layer_freq);
+    else if (!n)
         tx__violate(k->v, "--expert-interval %lld is more than --num-layers %lld: no layer has experts",
                     (long long)c->expert_interval, (long long)c->num_layers);
     else if (c->num_experts.n > 1 && c->num_experts.n != n)
@@ -257,6 +278,7 @@ static void rule_experts_are_of_a_gpt(const tx__check *k)
 const tx__rule tx__rules_moe[] = {
     { NULL, rule_experts_are_numbers },
     { NULL, rule_auxiliary_loss_has_a_factor },
+    { NULL, rule_layers_are_a_number_or_a_list },
     { NULL, rule_flags_of_experts_have_some },
     { NULL, rule_experts_are_as_one_program_has_them },
     { "training", rule_a_router_learns },

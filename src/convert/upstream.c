@@ -297,7 +297,8 @@ static bool is_left_out(const char *field)
 {
     static const char *const left[] = { "vocab_size",     "pad_vocab_size_to",       "megatron_padded_logits",
                                         "data_order",     "tokenizer_type",          "model_type",
-                                        "post_layernorm", "position_embedding_type", "num_experts" };
+                                        "post_layernorm", "position_embedding_type", "num_experts",
+                                        "moe_layer_freq" };
     for (size_t i = 0; i < sizeof left / sizeof *left; i++)
         if (!strcmp(field, left[i])) return true;
     return false;

@@ -61,12 +61,13 @@ tx_status tx_hf_format_of(const tx_hf_format **out, const tx_model *m)
                        "--position-embedding-type alibi cannot be written as Hugging Face's GPT-2 or Llama, whose "
                        "config.json has no word for it; BLOOM's format, which has ALiBi, is not built: convert to "
                        "megatron or deepspeed, which BigScience's program reads");
-    return TX_FAIL(TX_ERR_UNSUPPORTED,
-                   "Hugging Face has no model with these options: GPT2LMHeadModel is the model without any of the "
-                   "model's options, LlamaForCausalLM has --normalization rmsnorm, --swiglu, "
-                   "--use-rotary-position-embeddings and --disable-bias-linear; then Qwen2 has --add-qkv-bias, Qwen3 "
-                   "--qk-layernorm; with the same experts in every layer they are Mixtral, Qwen2-MoE (with "
-                   "--moe-shared-expert-intermediate-size and --moe-shared-expert-gate) and Qwen3-MoE");
+    return TX_FAIL(
+        TX_ERR_UNSUPPORTED,
+        "Hugging Face has no model with these options: GPT2LMHeadModel is the model without any of the "
+        "model's options, LlamaForCausalLM has --normalization rmsnorm, --swiglu, "
+        "--use-rotary-position-embeddings and --disable-bias-linear; then Qwen2 has --add-qkv-bias, Qwen3 "
+        "--qk-layernorm; with as many experts in each layer that has some they are Mixtral (all layers), Qwen2-MoE "
+        "(with --moe-shared-expert-intermediate-size and --moe-shared-expert-gate) and Qwen3-MoE");
 }
 
 /* ---- config.json ---- */

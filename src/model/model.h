@@ -84,6 +84,7 @@ typedef struct tx_model {
     double mlp_products; /* multiply-adds of a token in the feed-forward half of a layer, in the mean over all layers */
     tx_moe_shape experts; /* of the first layer that has some; n_experts 1: none has */
     bool all_experts;     /* every layer has as many as the first one */
+    bool alike_experts;   /* every layer that has some has as many */
     int64_t vocab_size;   /* real tokens: what the tokenizer has */
     int64_t vocab_padded; /* rows of the embedding: a multiple of --make-vocab-size-divisible-by */
     int64_t n_valid;      /* columns that take part in the softmax: vocab_size, or vocab_padded as upstream does */

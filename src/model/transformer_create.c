@@ -263,11 +263,12 @@ static double mlp_products(const tx_config *cfg)
 static void take_experts(tx_model *m, const tx_config *cfg)
 {
     m->experts = tx_config_moe(cfg, 0);
-    m->all_experts = true;
+    m->all_experts = m->alike_experts = true;
     for (int64_t i = 1; i < m->n_layers; i++) {
         const tx_moe_shape is = tx_config_moe(cfg, i);
         if (is.n_experts != m->experts.n_experts) m->all_experts = false;
         if (m->experts.n_experts == 1) m->experts = is;
+        if (is.n_experts > 1 && is.n_experts != m->experts.n_experts) m->alike_experts = false;
     }
 }
 

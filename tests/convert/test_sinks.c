@@ -468,6 +468,44 @@ static void bert_to_huggingface(void **state)
     becomes(NO_FUSION "--post-layernorm --bert-no-binary-head ", "BertForMaskedLM");
 }
 
+/* Qwen's layers without experts, which config.json lists, come back as a list of all. */
+static void experts_in_some_layers(void **state)
+{
+    (void)state;
+    static const char *const flags[] = { "--qk-layernorm --moe-router-pre-softmax ",
+                                         "--add-qkv-bias --moe-shared-expert-intermediate-size 20 "
+                                         "--moe-shared-expert-gate " };
+    const layout l = { &tx_sink_huggingface, 1, 1, 1, 0, false, false, TX_ST_F32 };
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        char all[1024];
+        fixture f;
+        tx_source back;
+        json_t *got;
+        snprintf(all, sizeof all, "%s%s", flags[i],
+                 LLAMA "--num-experts 4 --moe-router-topk 2 --moe-layer-freq [0]+[1] --moe-ffn-hidden-size 24 ");
+        const family of = { "pretrain-gpt", all };
+        make_checkpoint(&of);
+        open_fixture(&f, &of, 1);
+        tx_conversion c = conversion(&f, &l, in_scratch("hf"));
+        ASSERT_OK(l.to->write(&c));
+        tx_free(c.whole);
+        json_t *config = json_load_file(in_scratch("hf/config.json"), 0, NULL);
+        assert_int_equal(json_integer_value(json_object_get(config, "decoder_sparse_step")), 1);
+        assert_int_equal(json_array_size(json_object_get(config, "mlp_only_layers")), 1);
+        assert_int_equal(json_integer_value(json_array_get(json_object_get(config, "mlp_only_layers"), 0)), 0);
+        json_decref(config);
+        ASSERT_OK(tx_source_open(&back, c.out, &tx_source_huggingface, &tx_comm_self));
+        ASSERT_OK(back.type->options(&back, f.options, &got));
+        assert_string_equal(json_string_value(json_object_get(got, "moe_layer_freq")), "[0,1]");
+        ASSERT_OK(back.type->check(&back, f.m));
+        compare_numbers(&f, &back, TX_ST_F32);
+        json_decref(got);
+        tx_source_close(&back);
+        close_fixture(&f);
+        ASSERT_OK(tx_remove_tree(in_scratch("hf")));
+    }
+}
+
 /* The original's order of layers is Hugging Face's and not Megatron's. */
 static void post_layernorm(void **state)
 {
@@ -608,6 +646,7 @@ int main(void)
         SCRATCH_TEST(alibi),
         SCRATCH_TEST(experts),
         SCRATCH_TEST(experts_without_a_place),
+        SCRATCH_TEST(experts_in_some_layers),
         SCRATCH_TEST(loss_scale),
         SCRATCH_TEST(bert),
         SCRATCH_TEST(bert_of_one_segment),

@@ -1,10 +1,12 @@
 /* moe_hf.c - Hugging Face's models of experts: MixtralForCausalLM, a Llama with experts, Qwen2MoeForCausalLM and
  * Qwen3MoeForCausalLM, which are to Qwen2 and Qwen3 what Mixtral is to Llama; the first has a shared expert, too.
  *
+ *  Qwen's may have layers without experts, which are then as those of Qwen2 and Qwen3.
  *  All have a softmax over all experts, of which a token takes the k largest; divided by their sum (always in Mixtral,
  * else with norm_topk_prob) they are the softmax of the chosen ones alone, as Megatron Core has it. */
 #include <stdio.h>
 
+#include "base/str.h"
 #include "model/gpt/llama_like.h"
 
 #define END                          \
@@ -20,12 +22,12 @@ static const tx_hf_name mixtral_layer[] = {
     TX__GATED("mlp.experts.#", "block_sparse_moe.experts.#", "w1", "w3", "w2") END,
 };
 static const tx_hf_name qwen2_layer[] = {
-    TX__LLAMA_ATTENTION TX__QKV_BIAS QWEN_EXPERTS TX__GATED("mlp.shared_expert", "mlp.shared_expert", "gate_proj",
-                                                            "up_proj", "down_proj"){
+    TX__LLAMA_ATTENTION TX__QKV_BIAS TX__LLAMA_MLP QWEN_EXPERTS TX__GATED("mlp.shared_expert", "mlp.shared_expert",
+                                                                          "gate_proj", "up_proj", "down_proj"){
         "mlp.shared_expert.gate.weight", "mlp.shared_expert_gate.weight", TX_HF_ALL, false },
     END,
 };
-static const tx_hf_name qwen3_layer[] = { TX__LLAMA_ATTENTION TX__QK_NORM QWEN_EXPERTS END };
+static const tx_hf_name qwen3_layer[] = { TX__LLAMA_ATTENTION TX__QK_NORM TX__LLAMA_MLP QWEN_EXPERTS END };
 
 /* ---- which models ---- */
 
@@ -37,13 +39,13 @@ static bool is_renormalised(const tx_model *m)
 static bool fits(const tx_model *m, unsigned traits, bool shared)
 {
     const tx_moe_shape *is = &m->experts;
-    return is->n_experts > 1 && m->all_experts && !is->sigmoid && !is->residual && is->scale == 1 &&
+    return is->n_experts > 1 && m->alike_experts && !is->sigmoid && !is->residual && is->scale == 1 &&
            is->shared_gate == shared && (is->shared_ffn > 0) == shared && tx__llama_fits(m, traits);
 }
 
 static bool fits_mixtral(const tx_model *m)
 {
-    return fits(m, 0, false) && is_renormalised(m) && m->experts.ffn == m->ffn;
+    return fits(m, 0, false) && m->all_experts && is_renormalised(m) && m->experts.ffn == m->ffn;
 }
 
 static bool fits_qwen2(const tx_model *m)
@@ -101,23 +103,66 @@ static tx_status write_mixtral(json_t *o, const tx_model *m)
     return tx_hf_set(o, json_pack("{sn sf}", "sliding_window", "router_aux_loss_coef", m->experts.aux_coeff));
 }
 
-/* Which layers have experts: all. */
-static tx_status read_layers(const json_t *config)
+static bool is_among(const json_t *list, int64_t n)
 {
-    int64_t step;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (json_integer_value(json_array_get(list, i)) == n) return true;
+    return false;
+}
+
+static tx_status check_numbers(const json_t *list)
+{
+    bool good = !list || json_is_null(list) || json_is_array(list);
+    for (size_t i = 0; i < json_array_size(list); i++) good = good && json_is_integer(json_array_get(list, i));
+    return good ? TX_OK
+                : TX_FAIL(TX_ERR_FORMAT, "config.json: \"mlp_only_layers\" must be a list of numbers of layers");
+}
+
+/* Which layers have experts, as --moe-layer-freq lists them: the last one of every decoder_sparse_step, without
+ * mlp_only_layers. */
+static tx_status read_layers(json_t *o, const json_t *config)
+{
+    const json_t *dense = json_object_get(config, "mlp_only_layers");
+    int64_t step, n = json_integer_value(json_object_get(o, "num_layers"));
+    tx_str list = { 0 };
+    bool all = true, any = false;
+    tx_status st;
     TX_TRY(tx_hf_get_size_or(config, "decoder_sparse_step", 1, &step));
-    if (step > 1 || json_array_size(json_object_get(config, "mlp_only_layers")))
-        return TX_FAIL(TX_ERR_UNSUPPORTED,
-                       "config.json: a model with experts in some layers only (%s) is not built yet",
-                       step > 1 ? "decoder_sparse_step" : "mlp_only_layers");
-    return TX_OK;
+    TX_TRY(check_numbers(dense));
+    for (int64_t i = 0; i < n; i++) {
+        bool experts = (i + 1) % step == 0 && !is_among(dense, i);
+        all = all && experts;
+        any = any || experts;
+        TX_GOTO(tx_str_printf(&list, "%s%d", i ? "," : "[", experts));
+    }
+    TX_GOTO(tx_str_puts(&list, "]"));
+    if (!any)
+        st = TX_FAIL(TX_ERR_UNSUPPORTED,
+                     "config.json: no layer has experts, by decoder_sparse_step and mlp_only_layers");
+    else if (!all)
+        st = tx_hf_set(o, json_pack("{ss}", "moe_layer_freq", list.data));
+out:
+    tx_str_free(&list);
+    return st;
+}
+
+/* Numbers of the layers without experts. */
+static json_t *dense_layers(const tx_model *m)
+{
+    json_t *list = json_array();
+    for (int64_t i = 0; i < m->n_layers; i++) {
+        char name[TX_PARAM_NAME_MAX];
+        snprintf(name, sizeof name, "encoder.layers.%lld.mlp.router.weight", (long long)i);
+        if (!tx_params_find(&m->params, name)) json_array_append_new(list, json_integer(i));
+    }
+    return list;
 }
 
 static tx_status read_qwen(json_t *o, const json_t *config)
 {
     bool renormalised;
     TX_TRY(tx__qwen_read(o, config));
-    TX_TRY(read_layers(config));
+    TX_TRY(read_layers(o, config));
     TX_TRY(list_experts(o));
     TX_TRY(tx_hf_get_bool(config, "norm_topk_prob", false, &renormalised));
     return tx_hf_set(o, json_pack("{sb}", "moe_router_pre_softmax", !renormalised));
@@ -125,8 +170,8 @@ static tx_status read_qwen(json_t *o, const json_t *config)
 
 static tx_status write_qwen(json_t *o, const tx_model *m)
 {
-    return tx_hf_set(o, json_pack("{si s[] sb sb sf}", "decoder_sparse_step", 1, "mlp_only_layers", "norm_topk_prob",
-                                  is_renormalised(m), "use_sliding_window", 0, "router_aux_loss_coef",
+    return tx_hf_set(o, json_pack("{si so sb sb sf}", "decoder_sparse_step", 1, "mlp_only_layers", dense_layers(m),
+                                  "norm_topk_prob", is_renormalised(m), "use_sliding_window", 0, "router_aux_loss_coef",
                                   m->experts.aux_coeff));
 }
 
