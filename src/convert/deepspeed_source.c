@@ -182,9 +182,13 @@ static tx_status count_on(const deepspeed *d, const char *path, int ep, char our
 {
     int64_t layer, expert;
     if (!tx__expert_of(ours, &layer, &expert)) return TX_OK;
-    if (layer >= d->s.n_layers || !d->n_experts || !d->n_experts[layer])
-        return TX_FAIL(TX_ERR_FORMAT, "%s: holds %s, and its folder no file of that layer's experts", path, ours);
-    tx__set_expert(ours, ep * (d->n_experts[layer] / d->n_ep) + expert);
+    int64_t each = layer < d->s.n_layers && d->n_experts ? d->n_experts[layer] / d->n_ep : 0;
+    if (expert >= each)
+        return TX_FAIL(TX_ERR_FORMAT,
+                       "%s: holds %s, where the folder's files of experts make %" PRId64
+                       " a rank: some of layer_*_expert_*_model_states.pt are missing",
+                       path, ours, each);
+    tx__set_expert(ours, ep * each + expert);
     return TX_OK;
 }
 

@@ -313,6 +313,36 @@ static void experts(void **state)
     experts_of("--num-experts 4 8 --expert-interval 1 ");
 }
 
+/* A folder that has lost files, or whose args say what its files do not. */
+static void lost_experts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *lost[2], *why;
+    } list[] = {
+        { { "layer_1_expert_2", "layer_1_expert_3" }, "some of layer_*_expert_*_model_states.pt are missing" },
+        { { "layer_0_expert_3", NULL }, "has 3 experts, which 2 expert-parallel ranks do not divide" },
+    };
+    const expert_layout e = { { &tx_sink_deepspeed, 1, 1, 2, 1, false, true, TX_ST_F32 }, 2, false };
+    const family of = { "pretrain-gpt", "--num-experts 4 --expert-interval 1 " };
+    make_checkpoint(&of);
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        fixture f;
+        tx_source back;
+        open_fixture(&f, &of, 1);
+        tx_conversion c = conversion(&f, &e.l, in_scratch("out"));
+        c.n_ep = e.n_ep;
+        ASSERT_OK(e.l.to->write(&c));
+        tx_free(c.whole);
+        for (int k = 0; k < 2 && list[i].lost[k]; k++)
+            assert_int_equal(remove(in_scratch("out/global_step2/%s_mp_rank_00_model_states.pt", list[i].lost[k])), 0);
+        ASSERT_FAILS(tx_source_open(&back, in_scratch("out"), &tx_source_deepspeed, &tx_comm_self), TX_ERR_FORMAT,
+                     list[i].why);
+        close_fixture(&f);
+        ASSERT_OK(tx_remove_tree(in_scratch("out")));
+    }
+}
+
 /* What DeepSpeed's program or its format has no place for. */
 static void experts_without_a_place(void **state)
 {
@@ -645,6 +675,7 @@ int main(void)
         SCRATCH_TEST(llama),
         SCRATCH_TEST(alibi),
         SCRATCH_TEST(experts),
+        SCRATCH_TEST(lost_experts),
         SCRATCH_TEST(experts_without_a_place),
         SCRATCH_TEST(experts_in_some_layers),
         SCRATCH_TEST(loss_scale),
