@@ -6,6 +6,8 @@ DeepSpeed's engine on 1, 2 or 4 CPU ranks (gloo) and saved by it.
            log-probabilities that triax gives to texts are those that PyTorch computes.
   written  triax converts back to a DeepSpeed folder, and a new engine of the same ranks loads it with load_checkpoint: weights,
            masters and moments are the ones that were saved.
+With tensor-parallel ranks, too, whose experts are whole or split: there only files are compared, and those of split experts only
+read, which convert does not write.
 Usage: compare_expert_files.py TRIAX SCRATCH
 """
 import argparse
@@ -23,46 +25,103 @@ import torch.nn.functional as F
 H, HEADS, LAYERS, S, VOCAB, FFN = 32, 4, 2, 16, 128, 48
 TEXTS = [[3, 17, 99, 4, 41, 8, 0, 126], [5, 5, 6, 100, 101, 77, 23, 9, 64, 2, 31, 90]]
 
-# name: experts of each layer, choices, residual, ranks, of which share experts, ZeRO's stage, precision
+# name: experts of each layer, choices, residual, ranks, of which share experts, ZeRO's stage, precision; TENSOR: tensor ranks of
+# these, and whether they split experts
+TENSOR = {"tensor": (2, False), "tensor-plain": (2, False), "tensor-split": (2, True)}
 CASES = {
     "plain": ([4, 4], 2, True, 1, 1, 0, "fp32"),
     "zero-1": ([4, 4], 2, True, 1, 1, 1, "bf16"),
     "zero-2": ([1, 4], 1, False, 2, 2, 2, "fp32"),
     "shared": ([4, 8], 2, True, 4, 2, 1, "bf16"),
     "plain-shared": ([4, 4], 1, False, 2, 2, 0, "fp32"),
+    "tensor": ([4, 4], 2, True, 4, 4, 1, "bf16"),
+    "tensor-plain": ([4, 4], 1, False, 2, 2, 0, "fp32"),
+    "tensor-split": ([4, 4], 2, True, 4, 2, 2, "fp32"),
 }
 
 
+class Mpu:
+    """Ranks that are tensor-parallel first, as Megatron has them."""
+
+    def __init__(self, tp):
+        ranks = torch.distributed.get_world_size()
+        me = torch.distributed.get_rank()
+        self.tp, self.rank = tp, me % tp
+        for first in range(0, ranks, tp):
+            group = torch.distributed.new_group(range(first, first + tp))
+            self.tensor = group if first == me - me % tp else getattr(self, "tensor", None)
+        for first in range(tp):
+            group = torch.distributed.new_group(range(first, ranks, tp))
+            self.data = group if first == me % tp else getattr(self, "data", None)
+
+    def get_model_parallel_rank(self): return self.rank
+    def get_model_parallel_world_size(self): return self.tp
+    def get_model_parallel_group(self): return self.tensor
+    def get_data_parallel_rank(self): return torch.distributed.get_rank(self.data)
+    def get_data_parallel_world_size(self): return torch.distributed.get_world_size(self.data)
+    def get_data_parallel_group(self): return self.data
+    def get_data_parallel_group_ranks(self): return torch.distributed.get_process_group_ranks(self.data)
+    def get_pipeline_model_parallel_world_size(self): return 1
+    get_tensor_model_parallel_rank = get_model_parallel_rank
+    get_tensor_model_parallel_world_size = get_model_parallel_world_size
+    get_tensor_model_parallel_group = get_model_parallel_group
+
+
+mpu = None
+
+
+def gather_tokens(x, dim=0):
+    """DeepSpeed's own hands gloo a buffer of another shape than it takes."""
+    all = [torch.empty_like(x) for _ in range(mpu.tp)]
+    torch.distributed.all_gather(all, x.contiguous(), group=mpu.tensor)
+    return torch.cat(all, dim)
+
+
+def summed(x):
+    """Over tensor ranks; gradients pass."""
+    if not mpu:
+        return x
+    whole = x.detach().clone()
+    torch.distributed.all_reduce(whole, group=mpu.tensor)
+    return x + (whole - x.detach())
+
+
 class Mlp(torch.nn.Module):
-    def __init__(self):
+    def __init__(self, tp=1):
         super().__init__()
-        self.dense_h_to_4h, self.dense_4h_to_h = torch.nn.Linear(H, FFN), torch.nn.Linear(FFN, H)
+        self.tp = tp
+        self.dense_h_to_4h, self.dense_4h_to_h = torch.nn.Linear(H, FFN // tp), torch.nn.Linear(FFN // tp, H)
 
     def forward(self, x):
-        return self.dense_4h_to_h(F.gelu(self.dense_h_to_4h(x)))
+        y = self.dense_4h_to_h(F.gelu(self.dense_h_to_4h(x)))
+        return summed(y) if self.tp > 1 else y
 
 
 class Attention(torch.nn.Module):
-    def __init__(self):
+    def __init__(self, tp):
         super().__init__()
-        self.query_key_value, self.dense = torch.nn.Linear(H, 3 * H), torch.nn.Linear(H, H)
+        self.heads = HEADS // tp
+        self.query_key_value, self.dense = torch.nn.Linear(H, 3 * H // tp), torch.nn.Linear(H // tp, H)
 
     def forward(self, x):
         b, s, _ = x.shape
-        q, k, v = self.query_key_value(x).view(b, s, HEADS, 3, H // HEADS).permute(3, 0, 2, 1, 4)
+        q, k, v = self.query_key_value(x).view(b, s, self.heads, 3, H // HEADS).permute(3, 0, 2, 1, 4)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.dense(y.transpose(1, 2).reshape(b, s, H))
+        return summed(self.dense(y.transpose(1, 2).reshape(b, s, -1)))
 
 
 class Layer(torch.nn.Module):
-    def __init__(self, experts, choices, residual, n_ep):
+    def __init__(self, experts, choices, residual, n_ep, tp, split):
         from deepspeed.moe.layer import MoE
         super().__init__()
-        self.input_layernorm, self.self_attention = torch.nn.LayerNorm(H), Attention()
+        self.input_layernorm, self.self_attention = torch.nn.LayerNorm(H), Attention(tp)
         self.post_attention_layernorm = torch.nn.LayerNorm(H)
-        self.mlp = Mlp() if experts == 1 else MoE(
-            H, Mlp(), num_experts=experts, ep_size=n_ep, k=choices, drop_tokens=False, use_residual=residual,
+        # split experts need a capacity, which the ranks divide
+        self.mlp = Mlp(tp) if experts == 1 else MoE(
+            H, Mlp(tp if split else 1), enable_expert_tensor_parallelism=split, num_experts=experts, ep_size=n_ep, k=choices, drop_tokens=split, capacity_factor=2.0, use_residual=residual,
             top2_2nd_expert_sampling=False)
+        if residual and not split:  # MoE takes the same class for both
+            self.mlp.mlp = Mlp(tp)
 
     def forward(self, x):
         x = x + self.self_attention(self.input_layernorm(x))
@@ -82,15 +141,16 @@ class Gpt(torch.nn.Module):
 
     def __init__(self, case):
         experts, choices, residual, _, n_ep, _, _ = CASES[case]
+        tp, split = TENSOR.get(case, (1, False))
         super().__init__()
-        embedding = parts(word_embeddings=torch.nn.Embedding(VOCAB, H), position_embeddings=torch.nn.Embedding(S, H))
-        layers = torch.nn.ModuleList(Layer(n, choices, residual, n_ep) for n in experts)
+        embedding = parts(word_embeddings=torch.nn.Embedding(VOCAB // tp, H), position_embeddings=torch.nn.Embedding(S, H))
+        layers = torch.nn.ModuleList(Layer(n, choices, residual, n_ep, tp, split) for n in experts)
         self.language_model = parts(embedding=embedding, encoder=parts(layers=layers, final_layernorm=torch.nn.LayerNorm(H)))
         self.nested = False
 
     def forward(self, tokens):
         embedding, encoder = self.language_model.embedding, self.language_model.encoder
-        x = embedding.word_embeddings(tokens) + embedding.position_embeddings.weight[:tokens.shape[1]]
+        x = summed(embedding.word_embeddings(tokens % embedding.word_embeddings.num_embeddings)) + embedding.position_embeddings.weight[:tokens.shape[1]]
         losses = 0.0
         for layer in encoder.layers:
             x, loss = layer(x)
@@ -128,11 +188,11 @@ def args_of(case):
     one = 1 in experts
     return argparse.Namespace(
         num_layers=LAYERS, hidden_size=H, num_attention_heads=HEADS, ffn_hidden_size=FFN, seq_length=S, max_position_embeddings=S,
-        padded_vocab_size=VOCAB, tokenizer_type="NullTokenizer", make_vocab_size_divisible_by=VOCAB, layernorm_epsilon=1e-5,
+        padded_vocab_size=VOCAB, tokenizer_type="NullTokenizer", make_vocab_size_divisible_by=VOCAB // 4, layernorm_epsilon=1e-5,
         add_bias_linear=True, add_position_embedding=True, untie_embeddings_and_output_weights=False, bias_gelu_fusion=False,
         num_experts=[e for e in experts if e > 1], expert_interval=2 if one else 1, topk=choices,
         mlp_type="residual" if residual else "standard", moe_expert_parallel_size=n_ep, moe_token_dropping=False,
-        moe_top2_2nd_expert_sampling=False, enable_expert_tensor_parallelism=False, moe_loss_coeff=0.01, consumed_train_samples=12,
+        moe_top2_2nd_expert_sampling=False, enable_expert_tensor_parallelism=TENSOR.get(case, (1, False))[1], moe_loss_coeff=0.01, consumed_train_samples=12,
         consumed_valid_samples=0, params_dtype=torch.bfloat16 if kind == "bf16" else torch.float32, bf16=kind == "bf16", fp16=False)
 
 
@@ -155,9 +215,9 @@ def engine_of(case, seed):
         for p in model.parameters():
             p.copy_(torch.randn_like(p) * 0.2 + (p == 1))
     optimizer = torch.optim.AdamW(groups_of(model), lr=1e-2)
-    config = {"train_batch_size": 4, "zero_optimization": {"stage": stage}, "bf16": {"enabled": kind == "bf16"},
+    config = {"train_batch_size": 4 // TENSOR.get(case, (1, False))[0], "zero_optimization": {"stage": stage}, "bf16": {"enabled": kind == "bf16"},
               "zero_allow_untested_optimizer": True, "gradient_clipping": 1.0}
-    return deepspeed.initialize(model=model, optimizer=optimizer, config=config)[0]
+    return deepspeed.initialize(model=model, optimizer=optimizer, config=config, mpu=mpu)[0]
 
 
 def ours(name, ep, n_local):
@@ -176,7 +236,8 @@ def numbers_of(engine, case):
     """{our name: [weight in fp32, exp_avg, exp_avg_sq]} of what this rank has, whole. Collective."""
     from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
     experts, _, _, _, n_ep, stage, _ = CASES[case]
-    ep, out = engine.global_rank % n_ep, {}
+    tp, split = TENSOR.get(case, (1, False))
+    ep, out = (engine.global_rank // tp if split else engine.global_rank) % n_ep, {}
     if stage:  # a step has linked the state of the first group alone, and loading none
         engine.optimizer._hp_optimizer_states_linked = False
         engine.optimizer._lazy_init_hp_params_optimizer_state()
@@ -197,23 +258,28 @@ def rank(number, case, port, folder, load, result):
     os.environ.update(RANK=str(number), WORLD_SIZE=str(world), LOCAL_RANK=str(number), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(1)
     deepspeed.init_distributed("gloo")
+    global mpu
+    mpu = Mpu(TENSOR[case][0]) if case in TENSOR else None
+    if mpu:
+        import deepspeed.moe.mappings
+        deepspeed.moe.mappings._gather_tokens = gather_tokens
     engine = engine_of(case, 11 if load else 5)
     if load:
         path, _ = engine.load_checkpoint(folder)
         assert path, f"{folder}: load_checkpoint finds nothing"
     else:
         for step in range(3):
-            torch.manual_seed(100 * step + number)
+            torch.manual_seed(100 * step + number // TENSOR.get(case, (1, False))[0])
             tokens = torch.randint(0, VOCAB, (4 // world, S))
             logits, losses = engine(tokens)
-            loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()) + 0.01 * losses
+            loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten() % logits.shape[-1]) + 0.01 * losses
             engine.backward(loss)
             engine.step()
     torch.save(numbers_of(engine, case), f"{result}-{number}.pt")
     if not load:
         engine.eval()
         with torch.no_grad():
-            said = [engine(torch.tensor([text]))[0].log_softmax(-1)[0] for text in TEXTS]
+            said = [] if mpu else [engine(torch.tensor([text]))[0].log_softmax(-1)[0] for text in TEXTS]
         torch.save([[x[i, text[i + 1]].item() for i in range(len(text) - 1)] for x, text in zip(said, TEXTS)], f"{result}-said.pt")
         engine.module.nested = True
         engine.save_checkpoint(folder, client_state={"args": args_of(case), "iteration": 3, "checkpoint_version": 3.0, "tokens": 192})
@@ -227,10 +293,25 @@ def run_ranks(*args):
     case = args[0]
     torch.multiprocessing.spawn(rank, (case, port, *args[1:]), nprocs=CASES[case][3])
     result = args[-1]
-    all = {}
+    tp, split = TENSOR.get(case, (1, False))
+    of_rank = [{} for _ in range(tp)]
     for i in range(CASES[case][3]):
-        all.update(torch.load(f"{result}-{i}.pt"))
+        for name, t in torch.load(f"{result}-{i}.pt").items():
+            of_rank[i % tp].setdefault(name, t)
+    all = {name: t for one in reversed(of_rank) for name, t in one.items()}
+    for name in all if tp > 1 else []:
+        dim = split_dim(name)
+        if dim is not None and (split or "mlp.experts." not in name):
+            all[name] = [torch.cat(shards, dim) for shards in zip(*[one[name] for one in of_rank])]
     return all
+
+
+def split_dim(name):
+    """In which Megatron's tensor ranks split a parameter; None: each has it whole."""
+    if name.endswith(("query_key_value.weight", "query_key_value.bias", "dense_h_to_4h.weight", "dense_h_to_4h.bias",
+                      "word_embeddings.weight")):
+        return 0
+    return 1 if name.endswith(("self_attention.dense.weight", "dense_4h_to_h.weight")) else None
 
 
 def safetensors(path):
@@ -264,8 +345,11 @@ def compare(case, scratch):
     read = {n.removeprefix("model."): [t, flat["exp_avg." + n.removeprefix("model.")], flat["exp_avg_sq." + n.removeprefix("model.")]]
             for n, t in flat.items() if n.startswith("model.")}
     same(f"{case}: read", read, trained)
-    worst = said(case, native, scratch)
-    triax("convert", "--to", "deepspeed", "--no-proof", "--target-dp", world, "--target-ep", n_ep, "--target-zero-stage", stage,
+    tp, split = TENSOR.get(case, (1, False))
+    worst = 0 if tp > 1 else said(case, native, scratch)
+    if split:
+        return print(f"ok    {case}: {len(trained)} parameters", flush=True)
+    triax("convert", "--to", "deepspeed", "--no-proof", "--target-tp", tp, "--target-dp", world // tp, "--target-ep", n_ep, "--target-zero-stage", stage,
           "--dtype", kind, native, back)
     same(f"{case}: written", run_ranks(case, back, True, f"{scratch}/{case}-loaded"), trained)
     print(f"ok    {case}: {len(trained)} parameters there and back; log-probabilities differ by {worst:.2g}", flush=True)

@@ -1,6 +1,6 @@
 #!/bin/bash
 # labels: peer
-# Folders of models with experts, next to DeepSpeed's own engine on 1, 2 and 4 CPU ranks, both ways. TX_PEER_PYTHON names a
+# Folders of models with experts, next to DeepSpeed's own engine on 1, 2 and 4 CPU ranks, tensor-parallel ones among them, both ways. TX_PEER_PYTHON names a
 # Python that has torch and deepspeed.
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../cli/lib.sh"
