@@ -82,13 +82,13 @@ static tx_col_sum_args bias_gradient_of(const tx_grouped_dw_args *a, int64_t g, 
     return sum;
 }
 
-/* All pieces but the first one add, that one if all do. */
+/* Of any number of rows, since a run may have more than a dry run. All pieces but the first one add, that one if all
+ * do. */
 TX_GPU_ROW size_t tx__gpu_grouped_dw_scratch(const tx_ctx *c, const tx_grouped_dw_args *a)
 {
-    int64_t rows = a->dy.dim[0];
-    const tx_col_sum_args all = bias_gradient_of(a, 0, 0, rows);
-    size_t most = a->dbias.first && rows ? tx__gpu_col_sum_scratch(c, &all) : 0;
-    for (int64_t n = rows; n > 0; n--) {
+    int64_t columns = a->dy.dim[1];
+    size_t most = a->dbias.first ? (size_t)(tx__gpu_row_parts(INT32_MAX, columns) * columns) * sizeof(float) : 0;
+    for (int64_t n = a->dy.dim[0]; n > 0; n--) {
         n = piece_of(n);
         const tx_gemm_args first = gradient_of(a, 0, 0, n, a->accumulate), behind = gradient_of(a, 0, 0, n, true);
         size_t bytes = tx__gpu_gemm_scratch(c, &first), more = tx__gpu_gemm_scratch(c, &behind);
