@@ -118,6 +118,37 @@ static void test_many_shapes(void **state)
     pool_free();
 }
 
+/* Rows of groups are cut into pieces that a dry run has shown, whatever the groups have. */
+static void test_pieces_of_groups(void **state)
+{
+    (void)state;
+    enum { GROUPS = 3, ROWS = 13, SIZES = 7 }; /* 12 8 6 4 3 2 1 */
+    static const int32_t rows[][GROUPS] = { { 5, 0, 8 }, { 13, 0, 0 }, { 1, 11, 1 } };
+    tx_ctx c = open_ctx("gpu", 1);
+    tx_tensor w[GROUPS], dw[GROUPS], count = ZEROS(TX_I32, GROUPS);
+    for (int g = 0; g < GROUPS; g++) w[g] = RAND(TX_F32, K, N), dw[g] = ZEROS(TX_F32, K, N);
+    tx_tensor x = RAND(TX_F32, ROWS, K), y = ZEROS(TX_F32, ROWS, N);
+    const tx_grouped_gemm_args product = { .c = y, .a = x, .b = { w, sizeof *w }, .count = count };
+    const tx_grouped_dw_args gradient = { .dw = { dw, sizeof *dw }, .dy = x, .x = y, .count = count };
+    c.dry = true;
+    ASSERT_OK(tx_op_grouped_gemm(&c, &product));
+    assert_int_equal(module()->n_open_choices(&c), SIZES);
+    ASSERT_OK(tx_op_grouped_dw(&c, &gradient));
+    assert_int_equal(module()->n_open_choices(&c), 3 * SIZES); /* with and without what is there */
+    c.dry = false;
+    ASSERT_OK(module()->choose(&c));
+    int asked = counts->asked;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        memcpy(count.data, rows[i], sizeof rows[i]);
+        ASSERT_OK(tx_op_grouped_gemm(&c, &product));
+        ASSERT_OK(tx_op_grouped_dw(&c, &gradient));
+    }
+    assert_int_equal(counts->asked, asked);
+    tx_ctx_deinit(&c);
+    assert_int_equal(counts->objects, 0);
+    pool_free();
+}
+
 /* The slow one is the library's first guess; backwards is what is quicker, and has other last places. */
 static void test_goes_on_with_choices(void **state)
 {
@@ -247,6 +278,7 @@ int main(void)
         cmocka_unit_test_setup(test_fp16, setup),
         cmocka_unit_test_setup(test_once_per_shape, setup),
         cmocka_unit_test_setup(test_many_shapes, setup),
+        cmocka_unit_test_setup(test_pieces_of_groups, setup),
         cmocka_unit_test_setup(test_goes_on_with_choices, setup),
         cmocka_unit_test_setup(test_texts, setup),
         cmocka_unit_test_setup(test_missing, setup),
