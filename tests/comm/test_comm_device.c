@@ -83,6 +83,29 @@ static tx_status rounds(tx_ctx *c, tx_comm *g, float *x, float *y)
     return TX_OK;
 }
 
+/* Rows that an op has written go to all, and an op overwrites them behind the call. */
+static tx_status rounds_of_rows(tx_ctx *c, tx_comm *g, float *x, float *y)
+{
+    static _Thread_local float host[N_OPS];
+    int rank = tx_comm_rank(g), n = tx_comm_size(g);
+    int64_t each[4] = { 0 }, part = N_OPS / n;
+    for (int i = 0; i < n; i++) each[i] = part;
+    const tx_all_to_all_rows rows = { each, each, part * n * n };
+    tx_tensor from = tx_tensor1(x, TX_F32, N_OPS), to = tx_tensor1(y, TX_F32, N_OPS);
+    for (int k = 0; k < ROUNDS; k++) {
+        TX_TRY(FILL(c, to, -2));
+        TX_TRY(FILL(c, from, rank * ROUNDS + k));
+        TX_TRY(tx_all_to_all(c, g, to, from, &rows));
+        TX_TRY(FILL(c, from, -1));
+        TX_TRY(tx_device_read(c->device, host, y, sizeof host));
+        for (int64_t i = 0; i < N_OPS; i++) {
+            int expect = i < part * n ? (int)(i / part) * ROUNDS + k : -2;
+            EXPECT(host[i] == (float)expect, "round %d, row %lld: %g", k, (long long)i, (double)host[i]);
+        }
+    }
+    return TX_OK;
+}
+
 static tx_status among_ops(tx_world *w, void *user)
 {
     tx_ctx c = { 0 };
@@ -93,6 +116,7 @@ static tx_status among_ops(tx_world *w, void *user)
     TX_GOTO(tx_device_take(c.device, &x, 3 * part, false, "a test"));
     TX_GOTO(tx_device_take(c.device, &y, (size_t)tx_world_size(w) * part, false, "a test"));
     TX_GOTO(rounds(&c, tx_world_comm(w), x, y));
+    TX_GOTO(rounds_of_rows(&c, tx_world_comm(w), x, y));
 out:
     tx_device_give(c.device, x);
     tx_device_give(c.device, y);
