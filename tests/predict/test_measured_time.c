@@ -112,6 +112,23 @@ static void calls_as_measured(void **state)
     assert_true(tx_call_seconds(&m, pair, "broadcast", 1e6) > 0);
 }
 
+/* 16 ranks on two nodes, of 1e8 bytes each: half of them cross, and all 8 ranks of a node send theirs. */
+static void rows_to_all_ranks(void **state)
+{
+    (void)state;
+    tx_machine m = measured();
+    m.node_pair = m.node_all = 1e9;
+    m.net_bandwidth = 1e10;
+    m.node_share = m.net_share = m.net_group_share = 1;
+    m.node_latency = m.net_latency = 0;
+    tx_span s = { .size = 16, .in_node = 8, .nodes = 2, .sharing = 1 };
+    assert_true(fabs(tx_call_seconds(&m, s, "all-to-all", 1.6e9) - 1e8 * 15 / 16 / 1e9) < tiny);
+    m.node_all = 1e12;
+    assert_true(fabs(tx_call_seconds(&m, s, "all-to-all", 1.6e9) - 8 * 5e7 / 1e10) < tiny);
+    s = (tx_span){ .size = 2, .in_node = 1, .nodes = 2, .sharing = 4 }; /* four pairs at the same time */
+    assert_true(fabs(tx_call_seconds(&m, s, "all-to-all", 2e8) - 4 * 5e7 / 1e10) < tiny);
+}
+
 /* ---- a step ---- */
 
 static tx_time predicted(const tx_machine *m, const char *flags)
@@ -183,6 +200,7 @@ int main(void)
         cmocka_unit_test(what_more_ranks_than_cores_measured_does_not_count),
         cmocka_unit_test(ops_between_sizes),
         cmocka_unit_test(calls_as_measured),
+        cmocka_unit_test(rows_to_all_ranks),
         cmocka_unit_test(ranks_with_cores_move_messages_themselves),
         cmocka_unit_test(stages_that_wait_leave_their_core_to_others),
         cmocka_unit_test(without_gpus_nothing_is_moved_to_the_host),
