@@ -7,11 +7,13 @@
  *      by_columns  c  = a b      rows of a                       A        panels of WIDE columns of b     B
  *      of_columns  c += aᵀ b     panels of MR columns of a       A        panels of WIDE columns of b     B
  *
+ *  Panels of columns are copied some at a time, a strip, because rows of b lie far apart.
+ *
  *  Every number of c is one chain of multiply-adds along k, and does not depend on the block that it is computed in. */
 #include "backend/cpu/isa/isa.h"
 #include "backend/cpu/isa/vec.h"
 
-enum { MR = TX__MR, WIDE = TX__NV * TX__VEC, K = TX__BLOCK_K, LINE = 64 };
+enum { MR = TX__MR, WIDE = TX__NV * TX__VEC, STRIP = 64, K = TX__BLOCK_K, LINE = 64, STEP = 8 };
 
 static inline int64_t min(int64_t a, int64_t b)
 {
@@ -29,6 +31,38 @@ TX__INLINE const void *row_of(const void *x, tx_dtype t, int64_t i, int64_t ld)
     return (const char *)x + i * ld * (t == TX_F32 ? 4 : 2);
 }
 
+/* ---- what is read of memory next ---- */
+
+/* Lines of some rows, of which `each` are asked for beside every STEP multiply-adds of a tile: a burst would be waited
+ * for. */
+typedef struct ahead {
+    const char *row;
+    int64_t rows, stride, lines; /* stride in bytes */
+    int64_t line, each;
+} ahead;
+
+/* STEPs of so many tiles over k. */
+static inline int64_t steps_of(int64_t tiles, int64_t k)
+{
+    return tiles * ((k + STEP - 1) / STEP);
+}
+
+/* Rows of n numbers, ld apart. */
+static ahead ahead_of(const void *x, tx_dtype t, int64_t ld, int64_t rows, int64_t n, int64_t steps)
+{
+    int64_t size = t == TX_F32 ? 4 : 2, lines = (n * size + LINE - 1) / LINE;
+    return (ahead){ x, rows, ld * size, lines, 0, (rows * lines + steps - 1) / steps };
+}
+
+static inline void foresee(ahead *f)
+{
+    for (int64_t n = 0; n < f->each && f->rows > 0; n++) {
+        __builtin_prefetch(f->row + f->line * LINE);
+        if (++f->line < f->lines) continue;
+        f->line = 0, f->row += f->stride, f->rows--;
+    }
+}
+
 /* ---- tiles ---- */
 
 /* op(A)[i,p] lies at a + i rs + p cs; rows of B lie WIDE apart, of C ldc. */
@@ -37,6 +71,7 @@ typedef struct operands {
     float *c;
     int64_t ldc, k;
     bool fresh; /* C is written, and not read */
+    ahead *next;
 } operands;
 
 /* C[mr, nv vectors] (+)= op(A) B; mr, nv, rs and cs are constants where this is inlined. */
@@ -50,13 +85,17 @@ TX__INLINE void tile(int mr, int nv, const operands *o, int64_t rs, int64_t cs)
 #pragma GCC unroll 4
         for (int j = 0; j < nv; j++)
             sum[i][j] = o->fresh ? (tx__vec){ 0 } : *(const tx__vec *)(o->c + i * o->ldc + j * TX__VEC);
-    for (int64_t p = 0; p < k; p++, a += cs, b += ldb) {
-        const tx__vec *row = (const tx__vec *)b;
+    for (int64_t end, p = 0; p < k; p = end) {
+        end = min(k, p + STEP);
+        foresee(o->next);
+        for (int64_t q = p; q < end; q++, a += cs, b += ldb) {
+            const tx__vec *row = (const tx__vec *)b;
 #pragma GCC unroll 8
-        for (int i = 0; i < mr; i++) {
-            const float x = a[i * rs];
+            for (int i = 0; i < mr; i++) {
+                const float x = a[i * rs];
 #pragma GCC unroll 4
-            for (int j = 0; j < nv; j++) sum[i][j] += x * row[j];
+                for (int j = 0; j < nv; j++) sum[i][j] += x * row[j];
+            }
         }
     }
 #pragma GCC unroll 8
@@ -104,31 +143,6 @@ static void tiles_of_columns(int64_t m, int64_t n, operands o)
     rows_of_tiles(m, n, o, 1, MR);
 }
 
-/* ---- what is read of memory next ---- */
-
-/* Lines of `rows` rows of b, of which `each` are asked for beside each tile: a burst of all would be waited for. */
-typedef struct ahead {
-    const char *row;
-    int64_t rows, stride, lines; /* stride in bytes */
-    int64_t line, each;
-} ahead;
-
-/* Rows of n numbers beside so many tiles. */
-static ahead ahead_of(const void *x, tx_dtype t, int64_t ld, int64_t rows, int64_t n, int64_t tiles)
-{
-    int64_t size = t == TX_F32 ? 4 : 2, lines = (n * size + LINE - 1) / LINE;
-    return (ahead){ x, rows, ld * size, lines, 0, tiles > 0 ? (rows * lines + tiles - 1) / tiles : 0 };
-}
-
-static inline void foresee(ahead *f)
-{
-    for (int64_t n = 0; n < f->each && f->rows > 0; n++) {
-        __builtin_prefetch(f->row + f->line * LINE);
-        if (++f->line < f->lines) continue;
-        f->line = 0, f->row += f->stride, f->rows--;
-    }
-}
-
 /* ---- copies ---- */
 
 /* y[n] = x[n] in fp32 */
@@ -147,13 +161,12 @@ TX__INLINE void copy_rows(float *y, const void *x, tx_dtype t, int64_t ld, int64
     for (int64_t i = 0; i < rows; i++) widen(y + i * K, row_of(x, t, i, ld), t, n);
 }
 
-/* A panel [rows, WIDE] of n columns; whole vectors of them, in which the others are 0. */
-TX__INLINE void copy_panel(float *y, const void *x, tx_dtype t, int64_t ld, int64_t rows, int64_t n)
+/* Panels [K, WIDE] of n columns, at most STRIP; what fills a vector up is 0. */
+TX__INLINE void copy_strip(float *y, const void *x, tx_dtype t, int64_t ld, int64_t rows, int64_t n)
 {
     for (int64_t p = 0; p < rows; p++)
-#pragma GCC unroll 4
-        for (int64_t j = 0; j < WIDE; j += TX__VEC)
-            if (j < n) *(tx__vec *)(y + p * WIDE + j) = tx__load_n(row_of(x, t, p, ld), t, j, n - j);
+        for (int64_t j = 0; j < n; j += TX__VEC)
+            *(tx__vec *)(y + j / WIDE * WIDE * K + p * WIDE + j % WIDE) = tx__load_n(row_of(x, t, p, ld), t, j, n - j);
 }
 
 /* Panels [K, WIDE] of xᵀ: of m rows of n numbers, those that fill a vector up are 0. */
@@ -232,17 +245,18 @@ TX__INLINE void by_rows(tx_dtype t, const tx__tile_block *k, float *work)
         copy_across(across, row_of(k->a, t, p, 1), t, k->lda, k->m, some);
         for (int64_t j = 0, n; j < k->n; j += n) {
             n = min(k->n - j, MR);
-            ahead next = ahead_of(row_of(b, t, j + n, k->ldb), t, k->ldb, min(k->n - j - n, MR), some, tiles);
+            ahead next =
+                ahead_of(row_of(b, t, j + n, k->ldb), t, k->ldb, min(k->n - j - n, MR), some, steps_of(tiles, some));
             copy_rows(panel, row_of(b, t, j, k->ldb), t, k->ldb, n, some);
             for (int64_t i = 0; i < ld; i += WIDE) {
-                foresee(&next);
                 tiles_of_rows(n, ld - i,
                               (operands){ .a = panel,
                                           .b = across + i * K,
                                           .c = sums + j * ld + i,
                                           .ldc = ld,
                                           .k = some,
-                                          .fresh = p == 0 });
+                                          .fresh = p == 0,
+                                          .next = &next });
             }
         }
     }
@@ -251,23 +265,27 @@ TX__INLINE void by_rows(tx_dtype t, const tx__tile_block *k, float *work)
 
 TX__INLINE void by_columns(tx_dtype t, const tx__tile_block *k, float *work)
 {
-    const int64_t ld = whole(k->n), tiles = (k->m + MR - 1) / MR;
-    float *rows = work, *panel = rows + k->m * K, *sums = panel + K * WIDE;
+    const int64_t ld = whole(k->n), tiles = (k->m + MR - 1) / MR * (STRIP / WIDE);
+    float *rows = work, *strip = rows + k->m * K, *sums = strip + K * STRIP;
     for (int64_t p = 0; p < k->k; p += K) {
         const int64_t some = min(k->k - p, K);
         const void *b = row_of(k->b, t, p, k->ldb);
         copy_rows(rows, row_of(k->a, t, p, 1), t, k->lda, k->m, some);
-        for (int64_t j = 0; j < k->n; j += WIDE) {
-            const int64_t n = k->n - j, rest = min(n - WIDE, WIDE);
-            ahead next = ahead_of(row_of(b, t, j + WIDE, 1), t, k->ldb, rest > 0 ? some : 0, rest, tiles);
-            copy_panel(panel, row_of(b, t, j, 1), t, k->ldb, some, n);
-            for (int64_t i = 0; i < k->m; i += MR) {
-                foresee(&next);
-                tiles_of_rows(
-                    min(k->m - i, MR), n,
-                    (operands){
-                        .a = rows + i * K, .b = panel, .c = sums + i * ld + j, .ldc = ld, .k = some, .fresh = p == 0 });
-            }
+        for (int64_t j = 0; j < k->n; j += STRIP) {
+            const int64_t n = min(k->n - j, STRIP), behind = min(k->n - j - n, STRIP);
+            ahead next = ahead_of(row_of(b, t, j + n, 1), t, k->ldb, behind ? some : 0, behind, steps_of(tiles, some));
+            copy_strip(strip, row_of(b, t, j, 1), t, k->ldb, some, n);
+            for (int64_t x = 0; x < n; x += WIDE)
+                for (int64_t i = 0; i < k->m; i += MR) {
+                    tiles_of_rows(min(k->m - i, MR), n - x,
+                                  (operands){ .a = rows + i * K,
+                                              .b = strip + x * K,
+                                              .c = sums + i * ld + j + x,
+                                              .ldc = ld,
+                                              .k = some,
+                                              .fresh = p == 0,
+                                              .next = &next });
+                }
         }
     }
     store(k, sums, ld);
@@ -287,24 +305,31 @@ static void edge_tile(int64_t m, int64_t n, operands o)
 
 TX__INLINE void of_columns(tx_dtype t, const tx__tile_block *k, float *work)
 {
-    float *columns = work, *panel = columns + (k->m + MR - 1) / MR * MR * K;
+    float *columns = work, *strip = columns + (k->m + MR - 1) / MR * MR * K;
     for (int64_t p = 0; p < k->k; p += K) {
         const int64_t some = min(k->k - p, K);
         copy_columns(columns, row_of(k->a, t, p, k->lda), t, k->lda, some, k->m);
-        for (int64_t j = 0; j < k->n; j += WIDE) {
-            const int64_t n = min(k->n - j, WIDE);
-            copy_panel(panel, row_of(row_of(k->b, t, p, k->ldb), t, j, 1), t, k->ldb, some, n);
+        for (int64_t j = 0; j < k->n; j += STRIP) {
+            const int64_t wide = min(k->n - j, STRIP);
+            copy_strip(strip, row_of(row_of(k->b, t, p, k->ldb), t, 1, j), t, k->ldb, some, wide);
             for (int64_t i = 0; i < k->m; i += MR) {
-                const operands o = { .a = columns + i * K,
-                                     .b = panel,
-                                     .c = number_of(k, i, j),
-                                     .ldc = k->ldc,
-                                     .k = some,
-                                     .fresh = p == 0 && !k->accumulate };
-                if (n % TX__VEC)
-                    edge_tile(min(k->m - i, MR), n, o);
-                else
-                    tiles_of_columns(min(k->m - i, MR), n, o);
+                const int64_t m = min(k->m - i, MR);
+                ahead next = ahead_of(number_of(k, i + m, j), TX_F32, k->ldc, min(k->m - i - m, MR), wide,
+                                      steps_of((wide + WIDE - 1) / WIDE, some));
+                for (int64_t x = 0; x < wide; x += WIDE) {
+                    const int64_t n = min(wide - x, WIDE);
+                    const operands o = { .a = columns + i * K,
+                                         .b = strip + x * K,
+                                         .c = number_of(k, i, j + x),
+                                         .ldc = k->ldc,
+                                         .k = some,
+                                         .fresh = p == 0 && !k->accumulate,
+                                         .next = &next };
+                    if (n % TX__VEC)
+                        edge_tile(m, n, o);
+                    else
+                        tiles_of_columns(m, n, o);
+                }
             }
         }
     }
