@@ -54,6 +54,8 @@ trains kept 2e-4 --recompute-granularity full --recompute-method uniform --check
 trains experts 2e-4 --num-experts 4 --topk 2 --moe-loss-coeff 0.01 --recompute-granularity full --recompute-method uniform
 trains mixtral 2e-2 --bf16 --num-experts 4 --moe-router-topk 2 --moe-aux-loss-coeff 0.01 --moe-z-loss-coeff 0.001 --swiglu \
     --moe-shared-expert-intermediate-size 24
+trains biased 2e-4 --num-experts 4 --moe-router-topk 2 --moe-router-score-function sigmoid --moe-router-enable-expert-bias \
+    --moe-router-load-balancing-type none --moe-router-bias-update-rate 0.01
 trains residual 2e-4 --num-experts 4 --topk 1 --mlp-type residual --zero-stage 3
 mkdir files
 export TX_AIO_IN_MEMORY=1
