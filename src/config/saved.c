@@ -1,4 +1,5 @@
 /* saved.c - the part of a config that is kept in checkpoints: the model's shape and what steers the trajectory. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -89,10 +90,19 @@ bool tx_config_is_shape(const char *field)
 
 /* ---------------------------------------------------------------- in */
 
+/* A text; a whole number where the option was one in an earlier version.   @number room for it; NULL: neither */
+static const char *text_of(const json_t *value, char number[24])
+{
+    if (!json_is_integer(value)) return json_string_value(value);
+    snprintf(number, 24, "%lld", (long long)json_integer_value(value));
+    return number;
+}
+
 /* Type and bounds of a kept value; NULL is fine, it was unset. */
 static tx_status check_saved(const tx_option *o, const json_t *value)
 {
     bool fits = false;
+    char number[24];
     if (json_is_null(value)) return TX_OK;
     switch (o->kind) {
     case TX_OPTION_I64:
@@ -106,7 +116,7 @@ static tx_status check_saved(const tx_option *o, const json_t *value)
         fits = json_is_boolean(value);
         break;
     case TX_OPTION_STR:
-        fits = json_is_string(value);
+        fits = text_of(value, number) != NULL;
         break;
     case TX_OPTION_LIST:
         fits = json_array_size(value) >= (size_t)o->lo && json_array_size(value) <= (size_t)o->hi;
@@ -131,6 +141,7 @@ static bool same_list(const tx_list *l, const json_t *value)
 static bool same(const tx_config *cfg, const tx_option *o, const json_t *value)
 {
     const void *at = tx__member_const(cfg, o);
+    char number[24];
     if (json_is_null(value) || tx__is_unset(cfg, o)) return json_is_null(value) && tx__is_unset(cfg, o);
     switch (o->kind) {
     case TX_OPTION_I64:
@@ -145,7 +156,7 @@ static bool same(const tx_config *cfg, const tx_option *o, const json_t *value)
     case TX_OPTION_ENUM:
         return *(const int *)at == tx__enum_of(o, json_string_value(value));
     default:
-        return !strcmp(*(char *const *)at, json_string_value(value));
+        return !strcmp(*(char *const *)at, text_of(value, number));
     }
 }
 
@@ -163,6 +174,7 @@ static tx_status fill_list(tx_config *cfg, const tx_option *o, const json_t *val
 static tx_status fill(tx_config *cfg, const tx_option *o, const json_t *value)
 {
     void *at = tx__member(cfg, o);
+    char number[24];
     switch (o->kind) {
     case TX_OPTION_I64:
         *(int64_t *)at = json_integer_value(value);
@@ -180,7 +192,7 @@ static tx_status fill(tx_config *cfg, const tx_option *o, const json_t *value)
     case TX_OPTION_LIST:
         return fill_list(cfg, o, value);
     default:
-        return tx_config_set_text(at, json_string_value(value));
+        return tx_config_set_text(at, text_of(value, number));
     }
 }
 

@@ -68,8 +68,11 @@ static void left_out_shape_is_filled(void **state)
     assert_false(c->bias_gelu_fusion);
     tx_config_free(c);
 
+    /* which was a number before lists could be given */
+    json_object_set_new(s, "moe_layer_freq", json_integer(1));
     c = parsed("evaluate", "--load L --data-path d");
     ASSERT_OK(tx_config_from_json(c, s, TX_KEPT_SHAPE | TX_KEPT_HINT));
+    assert_string_equal(c->moe_layer_freq, "1");
     assert_int_equal(c->seq_length, 64);
     assert_int_equal(c->micro_batch_size, 4); /* the trajectory is not taken over */
     assert_true(c->lr == 0);
