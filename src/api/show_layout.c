@@ -66,8 +66,11 @@ tx_status tx__show_zero(tx__report *r, const tx_volume_sizes *z)
     static const char *const divided[] = { "", "the optimizer's state is", "the optimizer's state and gradients are",
                                            "the optimizer's state, gradients and parameters are" };
     long long m = (long long)z->n_micro;
+    char experts[48] = "";
     if (!z->zero || z->r == 1) return TX_OK;
-    TX_TRY(tx__report_line(r, "ZeRO %d: %s divided among %d data-parallel ranks", z->zero, divided[z->zero], z->r));
+    if (z->e > 1) snprintf(experts, sizeof experts, ", those of experts among %d", z->r_experts);
+    TX_TRY(tx__report_line(r, "ZeRO %d: %s divided among %d data-parallel ranks%s", z->zero, divided[z->zero], z->r,
+                           experts));
     if (z->zero < 2 || z->p == 1) return TX_OK;
     tx_volume_sizes one = *z;
     one.zero = 1;
@@ -87,7 +90,8 @@ tx_status tx__show_ranks(tx__report *r, const tx_config *cfg, const tx_stage_pla
     char experts[96] = "";
     if (tx_config_divides_experts(cfg))
         snprintf(experts, sizeof experts, ", %s experts divided over %lld ranks",
-                 tx_config_expert_tensor(cfg) ? "a layer's" : "whole", (long long)cfg->moe_expert_parallel_size);
+                 cfg->tensor_model_parallel_size == 1 || tx_config_expert_tensor(cfg) ? "a layer's" : "whole",
+                 (long long)cfg->moe_expert_parallel_size);
     TX_TRY(tx__report_line(r, "ranks: %lld = %lld tensor-parallel x %d pipeline stage%s x %lld data-parallel%s%s",
                            (long long)cfg->world_size, (long long)cfg->tensor_model_parallel_size, p->n,
                            p->n > 1 ? "s" : "", (long long)tx_config_data_parallel(cfg),

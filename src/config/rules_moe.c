@@ -193,7 +193,7 @@ static void rule_dropping_is_built(const tx__check *k)
     const tx_config *c = k->c;
     bool sigmoid = c->moe_router_score_function == TX_MOE_SCORE_SIGMOID;
     if (is_dense(k) || !is_core(k) || k->bad->moe_router_score_function || k->bad->moe_token_drop_policy) return;
-    if (!c->moe_expert_capacity_factor) {
+    if (c->moe_expert_capacity_factor <= 0) {
         if (k->g->moe_token_drop_policy)
             tx__violate(k->v, "--moe-token-drop-policy needs --moe-expert-capacity-factor");
         return;

@@ -148,6 +148,9 @@ static void descendants(void **state)
     ASSERT_OK(other_options(&o, OTHER("qwen3_moe", EXPERTS ",'num_local_experts':6")));
     assert_true(experts(o) == 6 && has(o, "moe_router_pre_softmax"));
     json_decref(o);
+    ASSERT_OK(other_options(&o, OTHER("qwen3_moe", ",'head_dim':16" EXPERTS ",'num_experts':4,'mlp_only_layers':[1]")));
+    assert_string_equal(json_string_value(json_object_get(o, "moe_layer_freq")), "[1,0]");
+    json_decref(o);
     ASSERT_OK(other_options(&o, OTHER("qwen2_moe", EXPERTS ",'num_experts':4,'shared_expert_intermediate_size':40")));
     assert_true(number(o, "moe_shared_expert_intermediate_size") == 40 && has(o, "moe_shared_expert_gate"));
     json_decref(o);
@@ -167,9 +170,12 @@ static void descendants_that_are_refused(void **state)
         { OTHER("mixtral", ",'num_local_experts':8,'num_experts_per_tok':2,'sliding_window':4096"), "sliding_window",
           TX_ERR_UNSUPPORTED },
         { OTHER("qwen3_moe", EXPERTS), "\"num_experts\" must be a positive", TX_ERR_FORMAT },
-        { OTHER("qwen3_moe", EXPERTS ",'num_experts':4,'decoder_sparse_step':2"), "decoder_sparse_step",
-          TX_ERR_UNSUPPORTED },
-        { OTHER("qwen3_moe", EXPERTS ",'num_experts':4,'mlp_only_layers':[0]"), "mlp_only_layers", TX_ERR_UNSUPPORTED },
+        { OTHER("qwen3_moe", ",'head_dim':16" EXPERTS ",'num_experts':4,'decoder_sparse_step':3"),
+          "decoder_sparse_step", TX_ERR_UNSUPPORTED },
+        { OTHER("qwen3_moe", ",'head_dim':16" EXPERTS ",'num_experts':4,'mlp_only_layers':[0,1]"),
+          "no layer has experts", TX_ERR_UNSUPPORTED },
+        { OTHER("qwen3_moe", ",'head_dim':16" EXPERTS ",'num_experts':4,'mlp_only_layers':0"), "mlp_only_layers",
+          TX_ERR_FORMAT },
         { OTHER("qwen2_moe", EXPERTS ",'num_experts':4,'shared_expert_intermediate_size':40,'qkv_bias':false"),
           "qkv_bias", TX_ERR_UNSUPPORTED },
     };
