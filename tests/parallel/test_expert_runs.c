@@ -324,7 +324,7 @@ static void steps_that_overflow_are_left_out(void **state)
     (void)state;
     static layout_run r[3];
     const char *what = DEEPSPEED ROOM("0.8") "--topk 2 --fp16 --initial-loss-scale 33554432 --hysteresis 1";
-    static const char *const stages[] = { SUMS_AS_ZERO, SUMS_AS_ZERO "--zero-stage 1", "--zero-stage 3 " NONE_STAY };
+    static const char *const stages[] = { SUMS_AS_ZERO, SUMS_AS_ZERO "--zero-stage 1", ("--zero-stage 3 " NONE_STAY) };
     for (int i = 0; i < 3; i++) {
         r[i] = (layout_run){ .until = N };
         run_of(&r[i], "1x1x2 dropout", what, stages[i]);
