@@ -208,6 +208,7 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == LAYOUT && b == SUMS && k) return layouts[i].dp > 1;
     if (a == LAYOUT && b == EXPERTS && k) return divide_experts(layouts[i], k);
     if (a == EXPERTS && b == MODEL && i) return strstr(axes[MODEL].choice[k].flags, "--num-experts") != NULL;
+    if (a == EXPERTS && b == DTYPE && i) return !k; /* as their models */
     if (a == SCHEDULE && b == LAYERS && k) return i != INTERLEAVED;
     if (a == SCHEDULE && b == MICRO && k) return i != INTERLEAVED;
     if (a == RAMP && b == MICRO && k) return !i;
