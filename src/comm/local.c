@@ -107,12 +107,23 @@ static int64_t size_of_call(const tx_request *r)
     return r->how == TX__ALL_TO_ALL ? r->width : r->n;
 }
 
-_Static_assert(TX__MEMBERS * sizeof(int64_t) <= TX__SMALL, "a number of each member");
+/* How many rows a member of an all-to-all sends to each, and receives from each. */
+static int32_t *rows_of(const tx_request *r, int member)
+{
+    return (int32_t *)(void *)tx__board_slot(r->g->local->board, r->order, member)->small;
+}
+
+_Static_assert(TX__MEMBERS * 2 * sizeof(int32_t) <= TX__SMALL, "two numbers of each member");
 
 static tx_status write_rows(struct tx__local *l, tx__call_slot *s, tx_request *r)
 {
     size_t bytes = (size_t)bytes_of_x(r);
-    memcpy(s->small, r->send_rows, (size_t)r->g->size * sizeof *r->send_rows);
+    int32_t *rows = rows_of(r, r->g->rank);
+    for (int i = 0; i < r->g->size; i++) {
+        TX_ASSERT(r->send_rows[i] <= INT32_MAX && r->recv_rows[i] <= INT32_MAX);
+        rows[i] = (int32_t)r->send_rows[i];
+        rows[r->g->size + i] = (int32_t)r->recv_rows[i];
+    }
     return bytes ? tx__mail_place(&s->at, l, r, bytes) : TX_OK;
 }
 
@@ -171,22 +182,20 @@ static tx_status publish(tx_comm *g)
 
 /* ---- work ---- */
 
-/* Rows that a member has for one of the group. */
-static const int64_t *rows_of(const tx_request *r, int member)
-{
-    return (const int64_t *)(const void *)tx__board_slot(r->g->local->board, r->order, member)->small;
-}
-
-static tx_status reach_rows(tx_request *r, int i, const tx__call_slot *s)
+/* What one sends another expects, of all of them: so all fail, or none, and nobody reads from one that has gone. */
+static tx_status rows_agree(const tx_request *r)
 {
     const tx_comm *g = r->g;
     char what[160];
-    int64_t rows = rows_of(r, i)[g->rank];
-    if (rows == r->recv_rows[i])
-        return rows ? tx__address_reach(&g->local->from[i], g->local->one_process, &s->at) : TX_OK;
-    tx__request_describe(what, sizeof what, r);
-    return TX_FAIL(TX_ERR_COMM, "rank %d sends %lld rows in %s, rank %d expects %lld", tx_comm_world_rank(g, i),
-                   (long long)rows, what, tx_comm_world_rank(g, g->rank), (long long)r->recv_rows[i]);
+    for (int i = 0; i < g->size; i++)
+        for (int k = 0; k < g->size; k++) {
+            int sends = rows_of(r, i)[k], expects = rows_of(r, k)[g->size + i];
+            if (sends == expects) continue;
+            tx__request_describe(what, sizeof what, r);
+            return TX_FAIL(TX_ERR_COMM, "rank %d sends %d rows in %s, rank %d expects %d", tx_comm_world_rank(g, i),
+                           sends, what, tx_comm_world_rank(g, k), expects);
+        }
+    return TX_OK;
 }
 
 /* The members' slots of a request say the same; their buffers are found. */
@@ -208,16 +217,16 @@ static tx_status meet(tx_request *r)
                 (long long)s->n);
         }
         l->staged[i] = s->staged;
-        if (r->how == TX__ALL_TO_ALL)
-            TX_TRY(reach_rows(r, i, s));
-        else if (r->small)
+        if (r->how == TX__ALL_TO_ALL) {
+            if (rows_of(r, i)[g->rank]) TX_TRY(tx__address_reach(&l->from[i], l->one_process, &s->at));
+        } else if (r->small)
             l->from[i] = s->small;
         else if (i == g->rank && !s->staged)
             l->from[i] = r->x;
         else if (!s->staged && gives(r, i))
             TX_TRY(tx__address_reach(&l->from[i], l->one_process, &s->at));
     }
-    return TX_OK;
+    return r->how == TX__ALL_TO_ALL ? rows_agree(r) : TX_OK;
 }
 
 /* My slice of a chunk, or the part of it that the i-th of n threads has. */
@@ -263,9 +272,10 @@ static void fetch_rows(const tx_request *r, int i, int n)
     for (int k = 0; k < g->size; k++) {
         int m = (g->rank + k) % g->size;
         span s = slice((span){ 0, r->recv_rows[m] * r->width }, i, n);
+        int64_t before = 0;
         if (!s.n) continue;
-        const unsigned char *from =
-            (const unsigned char *)g->local->from[m] + (size_t)tx__elements(r, rows_of(r, m), g->rank) * size;
+        for (int other = 0; other < g->rank; other++) before += rows_of(r, m)[other];
+        const unsigned char *from = (const unsigned char *)g->local->from[m] + (size_t)(before * r->width) * size;
         unsigned char *to = (unsigned char *)r->y + (size_t)tx__elements(r, r->recv_rows, m) * size;
         memcpy(to + (size_t)s.lo * size, from + (size_t)s.lo * size, (size_t)s.n * size);
     }
