@@ -111,6 +111,7 @@ static tx_status take_expert_layers(tx_history *h, const place *p, const json_t 
     for (size_t i = 0; i < n; i++) {
         const json_t *layer = json_array_get(layers, i);
         int64_t experts = (int64_t)json_array_size(json_object_get(layer, "load"));
+        if (!experts) return TX_FAIL(TX_ERR_FORMAT, "%s:%zu: \"experts\" has a layer without loads", p->path, p->line);
         h->expert_layer[i] = (tx_load_layer){ json_integer_value(json_object_get(layer, "layer")), experts };
         sum += (size_t)experts;
     }
