@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "config/deepspeed_json.h"
+#include "config/expert_flags.h"
 #include "config/option_table.h"
 
 /* ---------------------------------------------------------------- violations */
@@ -339,36 +340,12 @@ static void log_kept_inputs(const tx_config *cfg)
 /* Flags of experts where there are none. */
 static void log_experts(const tx_config *cfg)
 {
-    const tx_config_given *g = &cfg->given;
-    const struct {
-        bool given;
-        const char *flag;
-    } all[] = { { g->topk, "--topk" },
-                { g->expert_interval, "--expert-interval" },
-                { g->disable_moe_token_dropping, "--disable-moe-token-dropping" },
-                { g->disable_moe_top2_2nd_expert_sampling, "--disable-moe-top2-2nd-expert-sampling" },
-                { g->moe_train_capacity_factor, "--moe-train-capacity-factor" },
-                { g->moe_eval_capacity_factor, "--moe-eval-capacity-factor" },
-                { g->moe_min_capacity, "--moe-min-capacity" },
-                { g->moe_loss_coeff, "--moe-loss-coeff" },
-                { g->moe_layer_freq, "--moe-layer-freq" },
-                { g->moe_router_pre_softmax, "--moe-router-pre-softmax" },
-                { g->moe_router_score_function, "--moe-router-score-function" },
-                { g->moe_router_topk_scaling_factor, "--moe-router-topk-scaling-factor" },
-                { g->moe_router_enable_expert_bias, "--moe-router-enable-expert-bias" },
-                { g->moe_router_bias_update_rate, "--moe-router-bias-update-rate" },
-                { g->moe_aux_loss_coeff, "--moe-aux-loss-coeff" },
-                { g->moe_router_load_balancing_type, "--moe-router-load-balancing-type" },
-                { g->moe_expert_capacity_factor, "--moe-expert-capacity-factor" },
-                { g->moe_token_drop_policy, "--moe-token-drop-policy" },
-                { g->moe_shared_expert_gate, "--moe-shared-expert-gate" },
-                { g->moe_per_layer_logging, "--moe-per-layer-logging" } };
+    const char *flag;
     char text[1024] = "";
     size_t len = 0;
-    if (!cfg->num_layers || tx_config_has_experts(cfg) || (cfg->load && !g->num_experts)) return;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i].given && len < sizeof text)
-            len += (size_t)snprintf(text + len, sizeof text - len, "%s%s", len ? ", " : "", all[i].flag);
+    if (!cfg->num_layers || tx_config_has_experts(cfg) || (cfg->load && !cfg->given.num_experts)) return;
+    for (int i = 0; (flag = tx__expert_flag(&cfg->given, TX__NO_EFFECT, i)) && len < sizeof text; i++)
+        len += (size_t)snprintf(text + len, sizeof text - len, "%s%s", len ? ", " : "", flag);
     if (len) tx_info("%s: without effect, no layer has experts (--num-experts)", text);
 }
 

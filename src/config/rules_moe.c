@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/expert_flags.h"
 #include "config/layer_pattern.h"
 #include "config/rules.h"
 
@@ -94,28 +95,9 @@ static void rule_experts_are_of_layers(const tx__check *k)
                     c->num_experts.n, (long long)n, (long long)c->num_layers, (long long)n);
 }
 
-/* A flag, and whether the user has typed it. */
-typedef struct typed {
-    bool given;
-    const char *flag;
-} typed;
-
-/* The first one of some, which end with one that has no name; NULL: none is given. */
-static const char *first_given(const typed *some)
-{
-    while (some->flag && !some->given) some++;
-    return some->flag;
-}
-
 static void rule_flags_of_experts_have_some(const tx__check *k)
 {
-    const tx_config_given *g = k->g;
-    const typed some[] = { { g->moe_router_topk, "--moe-router-topk" },
-                           { g->moe_ffn_hidden_size, "--moe-ffn-hidden-size" },
-                           { g->moe_shared_expert_intermediate_size, "--moe-shared-expert-intermediate-size" },
-                           { g->moe_z_loss_coeff, "--moe-z-loss-coeff" },
-                           { false, NULL } };
-    const char *flag = first_given(some);
+    const char *flag = tx__expert_flag(k->g, TX__NEEDS, 0);
     if (k->bad->num_experts || may_have_experts(k)) return;
     if (flag) tx__violate(k->v, "%s needs --num-experts above 1", flag);
     if (k->c->mlp_type == TX_MLP_TYPE_RESIDUAL)
@@ -124,27 +106,8 @@ static void rule_flags_of_experts_have_some(const tx__check *k)
 
 static void rule_experts_are_as_one_program_has_them(const tx__check *k)
 {
-    const tx_config_given *g = k->g;
-    const typed cores[] = { { g->moe_layer_freq, "--moe-layer-freq" },
-                            { g->moe_router_pre_softmax, "--moe-router-pre-softmax" },
-                            { g->moe_router_score_function, "--moe-router-score-function" },
-                            { g->moe_router_topk_scaling_factor, "--moe-router-topk-scaling-factor" },
-                            { g->moe_router_enable_expert_bias, "--moe-router-enable-expert-bias" },
-                            { g->moe_router_bias_update_rate, "--moe-router-bias-update-rate" },
-                            { g->moe_aux_loss_coeff, "--moe-aux-loss-coeff" },
-                            { g->moe_router_load_balancing_type, "--moe-router-load-balancing-type" },
-                            { g->moe_expert_capacity_factor, "--moe-expert-capacity-factor" },
-                            { g->moe_token_drop_policy, "--moe-token-drop-policy" },
-                            { false, NULL } };
-    const typed deepspeeds[] = { { g->topk, "--topk" },
-                                 { g->expert_interval, "--expert-interval" },
-                                 { g->moe_train_capacity_factor, "--moe-train-capacity-factor" },
-                                 { g->moe_eval_capacity_factor, "--moe-eval-capacity-factor" },
-                                 { g->moe_min_capacity, "--moe-min-capacity" },
-                                 { g->moe_loss_coeff, "--moe-loss-coeff" },
-                                 { g->mlp_type, "--mlp-type" },
-                                 { false, NULL } };
-    const char *core = first_given(cores), *deepspeed = first_given(deepspeeds);
+    const char *core = tx__expert_flag(k->g, TX__OF_CORE, 0);
+    const char *deepspeed = tx__expert_flag(k->g, TX__OF_DEEPSPEED, 0);
     if (is_dense(k) || k->bad->moe_router_topk) return;
     if (core && !is_core(k)) tx__violate(k->v, "%s is Megatron Core's and needs --moe-router-topk", core);
     if (deepspeed && is_core(k))

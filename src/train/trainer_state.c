@@ -155,44 +155,41 @@ static tx_status require_finite(tx_trainer *t)
                    (long long)t->iteration, bad);
 }
 
-static tx_status compare_over(tx_trainer *t, const tx_replica *row, int group, tx_in_common what)
+/* What a group has in common: experts that ranks divide among them are the same in another group than all else.
+ * @row [2 n] what this rank has of each of the n rows, and room */
+static tx_status compare_over(tx_trainer *t, tx_replica *row, int group, tx_in_common what)
 {
-    const tx_grid *g = t->grid;
-    tx_status st = tx_replicas_compare(&t->model->params, row, tx_grid_group(g, group), what);
-    return tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD), st);
-}
-
-static void keep_only(const tx_params *ps, tx_replica *row, bool experts)
-{
-    for (int i = 0; i < ps->n; i++)
-        if ((ps->param[i].reduce_group == TX_GROUP_EXPERT_DATA) != experts) row[i].has = false;
+    const tx_params *ps = &t->model->params;
+    tx_replica *some = row + ps->n;
+    for (int i = 0; i < ps->n; i++) {
+        bool experts = ps->param[i].reduce_group == TX_GROUP_EXPERT_DATA;
+        some[i] = row[i];
+        if (experts != (group == TX_GROUP_EXPERT_DATA)) some[i].has = false;
+    }
+    tx_status st = tx_replicas_compare(ps, some, tx_grid_group(t->grid, group), what);
+    return tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), st);
 }
 
 /* Ranks that have the same tensors have the same numbers in them. All agree after each kind of group: a rank that goes
- * on must not wait for one that does not. Experts that ranks divide among them are the same in other groups. */
-static tx_status compare_replicas(tx_trainer *t, tx_replica *row, bool experts)
+ * on must not wait for one that does not. */
+static tx_status compare_replicas(tx_trainer *t, tx_replica *row)
 {
-    const tx_params *ps = &t->model->params;
     tx_comm *world = tx_grid_group(t->grid, TX_GROUP_WORLD);
     TX_TRY(tx_comm_agree(world, tx_zero_hash_masters(&t->zero, row)));
-    keep_only(ps, row, experts);
-    if (!experts) {
-        TX_TRY(compare_over(t, row, TX_GROUP_TENSOR, TX_UNSPLIT));
-        TX_TRY(compare_over(t, row, TX_GROUP_ENDS, TX_BY_NAME));
-    }
+    TX_TRY(compare_over(t, row, TX_GROUP_TENSOR, TX_UNSPLIT));
+    TX_TRY(compare_over(t, row, TX_GROUP_ENDS, TX_BY_NAME));
     if (tx_zero_kept(&t->zero)) TX_TRY(tx_comm_agree(world, tx_zero_hash_values(&t->zero, row)));
-    keep_only(ps, row, experts);
-    return compare_over(t, row, experts ? TX_GROUP_EXPERT_DATA : TX_GROUP_DATA, TX_BY_NAME);
+    TX_TRY(compare_over(t, row, TX_GROUP_DATA, TX_BY_NAME));
+    return t->grid->expert ? compare_over(t, row, TX_GROUP_EXPERT_DATA, TX_BY_NAME) : TX_OK;
 }
 
 static tx_status require_replicas(tx_trainer *t)
 {
     tx_replica *row = NULL;
     if (t->grid->size == 1) return TX_OK;
-    tx_status st = tx_alloc(&row, (size_t)t->model->params.n, sizeof *row, "hashes of parameters");
+    tx_status st = tx_alloc(&row, 2 * (size_t)t->model->params.n, sizeof *row, "hashes of parameters");
     st = tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), st);
-    if (!st) st = compare_replicas(t, row, false);
-    if (!st && t->grid->expert) st = compare_replicas(t, row, true);
+    if (!st) st = compare_replicas(t, row);
     tx_free(row);
     return st;
 }
