@@ -107,17 +107,19 @@ enum { MAX_EXPERTS = 1 << 22 };
 static tx_status take_expert_layers(tx_history *h, const place *p, const json_t *layers)
 {
     size_t n = json_array_size(layers), sum = 0;
+    bool without = false;
     TX_TRY(tx_alloc(&h->expert_layer, n + 1, sizeof *h->expert_layer, "the layers with experts"));
     for (size_t i = 0; i < n; i++) {
         const json_t *layer = json_array_get(layers, i);
         int64_t experts = (int64_t)json_array_size(json_object_get(layer, "load"));
-        if (!experts) return TX_FAIL(TX_ERR_FORMAT, "%s:%zu: \"experts\" has a layer without loads", p->path, p->line);
+        without = without || !experts;
         h->expert_layer[i] = (tx_load_layer){ json_integer_value(json_object_get(layer, "layer")), experts };
         sum += (size_t)experts;
     }
     if (!sum || sum > MAX_EXPERTS)
         return TX_FAIL(TX_ERR_FORMAT, "%s:%zu: \"experts\" has %zu loads, not 1 to %d", p->path, p->line, sum,
                        MAX_EXPERTS);
+    if (without) return TX_FAIL(TX_ERR_FORMAT, "%s:%zu: \"experts\" has a layer without loads", p->path, p->line);
     h->n_expert_layers = n;
     h->n_experts = sum;
     return TX_OK;

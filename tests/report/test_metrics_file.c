@@ -261,6 +261,8 @@ static void what_cannot_be_is_refused_in_one_line(void **state)
         { RUN "{\"kind\":\"evaluation\",\"iteration\":1}\n", ":2: \"name\" is not a text" },
         { RUN EVAL(2) EVAL(1), ":3: iteration 1 comes after iteration 2" },
         { RUN LOADS(1, "{\"layer\":2,\"load\":[]}"), ":2: \"experts\" has 0 loads" },
+        { RUN LOADS(1, "{\"layer\":2,\"load\":[]},{\"layer\":4,\"load\":[1]}"),
+          ":2: \"experts\" has a layer without loads" },
         { RUN LOADS(1, "{\"layer\":2,\"load\":[1,-1]}"), ":2: a load of an expert is no count" },
         { RUN LOADS(1, "{\"layer\":2,\"load\":[1,2]}") LOADS(2, "{\"layer\":3,\"load\":[1,2]}"),
           ":3: \"experts\" are not those of the lines above" },
