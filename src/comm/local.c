@@ -182,20 +182,29 @@ static tx_status publish(tx_comm *g)
 
 /* ---- work ---- */
 
-/* What one sends another expects, of all of them: so all fail, or none, and nobody reads from one that has gone. */
-static tx_status rows_agree(const tx_request *r)
+/* Rows that a member sends this one; TX_ERR_COMM: this one expects others. */
+static tx_status reach_rows(tx_request *r, int member)
 {
-    const tx_comm *g = r->g;
+    tx_comm *g = r->g;
     char what[160];
-    for (int i = 0; i < g->size; i++)
-        for (int k = 0; k < g->size; k++) {
-            int sends = rows_of(r, i)[k], expects = rows_of(r, k)[g->size + i];
-            if (sends == expects) continue;
-            tx__request_describe(what, sizeof what, r);
-            return TX_FAIL(TX_ERR_COMM, "rank %d sends %d rows in %s, rank %d expects %d", tx_comm_world_rank(g, i),
-                           sends, what, tx_comm_world_rank(g, k), expects);
-        }
-    return TX_OK;
+    int sends = rows_of(r, member)[g->rank], expects = rows_of(r, g->rank)[g->size + member];
+    const tx__call_slot *s = tx__board_slot(g->local->board, r->order, member);
+    if (sends == expects)
+        return sends ? tx__address_reach(&g->local->from[member], g->local->one_process, &s->at) : TX_OK;
+    tx__request_describe(what, sizeof what, r);
+    return TX_FAIL(TX_ERR_COMM, "rank %d sends %d rows in %s, rank %d expects %d", tx_comm_world_rank(g, member), sends,
+                   what, tx_comm_world_rank(g, g->rank), expects);
+}
+
+/* What one sends another expects, of all members. Else the one that expects other rows tells; and nobody reads, since
+ * it may have gone. */
+static bool rows_agree(const tx_request *r)
+{
+    int n = r->g->size;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < n; k++)
+            if (rows_of(r, i)[k] != rows_of(r, k)[n + i]) return false;
+    return true;
 }
 
 /* The members' slots of a request say the same; their buffers are found. */
@@ -217,16 +226,16 @@ static tx_status meet(tx_request *r)
                 (long long)s->n);
         }
         l->staged[i] = s->staged;
-        if (r->how == TX__ALL_TO_ALL) {
-            if (rows_of(r, i)[g->rank]) TX_TRY(tx__address_reach(&l->from[i], l->one_process, &s->at));
-        } else if (r->small)
+        if (r->how == TX__ALL_TO_ALL)
+            TX_TRY(reach_rows(r, i));
+        else if (r->small)
             l->from[i] = s->small;
         else if (i == g->rank && !s->staged)
             l->from[i] = r->x;
         else if (!s->staged && gives(r, i))
             TX_TRY(tx__address_reach(&l->from[i], l->one_process, &s->at));
     }
-    return r->how == TX__ALL_TO_ALL ? rows_agree(r) : TX_OK;
+    return TX_OK;
 }
 
 /* My slice of a chunk, or the part of it that the i-th of n threads has. */
@@ -311,6 +320,7 @@ static tx_status work(tx_comm *g)
     while (g->to_work && ready > g->to_work->first + g->to_work->worked) {
         tx_request *r = g->to_work;
         if (!r->worked) TX_TRY(meet(r));
+        if (r->how == TX__ALL_TO_ALL && !rows_agree(r)) return TX_OK; /* until the job ends */
         int64_t hi = ready - r->first < r->n_chunks ? ready - r->first : r->n_chunks;
         work_on_all(r, r->worked, hi);
         g->world->moves++;
