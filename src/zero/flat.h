@@ -8,7 +8,7 @@
  *
  *  So each rank keeps as much of every layer as the others, and none is a hot spot. A bucket's group is that of its
  *  parameters (tx_param.reduce_group): its gradients are summed over these ranks, and its parts are kept by them.
- *  Parameters of different groups are in different buckets; today all are in TX_GROUP_DATA.
+ *  Parameters of different groups are in different buckets: experts that ranks divide, and all else.
  *
  *  Layers of one model chunk share a bucket of at most bucket_size elements (a layer at least). The word embeddings,
  *  other embeddings and the head have buckets of their own, because their gradients are complete at other times, and
