@@ -504,7 +504,9 @@ tx_status tx_stack_fwd(tx_ctx *c, tx_stack *s, tx_stack_pass *p)
         y = s->layer[i].kind->fwd ? push(c, output_of(c, &j, i)) : x;
         TX_TRY(forward_alone(c, &j, i, x, y));
     }
-    if (!p->train) tx_arena_pop(&c->acts, a->mark);
+    if (p->train) return TX_OK;
+    tx_arena_pop(&c->acts, a->mark);
+    tx_arena_pop(&c->host, a->host_mark);
     return TX_OK;
 }
 
@@ -616,7 +618,7 @@ tx_status tx_stack_decode(tx_ctx *c, tx_stack *s, const tx_stack_pass *pass)
     tx_stack_pass p = *pass;
     job j = job_of(s, &p);
     const tx_stack_chunk *k = j.chunk;
-    size_t start = tx_arena_mark(&c->acts), scratch = tx_arena_mark(&c->scratch);
+    size_t start = tx_arena_mark(&c->acts), host = tx_arena_mark(&c->host), scratch = tx_arena_mark(&c->scratch);
     tx_tensor x = p.x, other = push(c, p.y);
     TX_ASSERT(s->n_chunks == 1 && j.stream && !p.units && !p.train);
     if (s->lend) s->lend(c, s->model, p.y);
@@ -628,6 +630,7 @@ tx_status tx_stack_decode(tx_ctx *c, tx_stack *s, const tx_stack_pass *pass)
     }
     if (k->first == k->after) TX_RUN(c, copy, .y = p.y, .x = x);
     tx_arena_pop(&c->scratch, scratch);
+    tx_arena_pop(&c->host, host);
     tx_arena_pop(&c->acts, start);
     return TX_OK;
 }
