@@ -44,10 +44,10 @@ typedef struct tx_gpu_module {
     const struct tx_gpu_collectives *collectives;   /* NCCL, RCCL (gpu_collectives.h); NULL: not built with it */
 
     /* Which of a library's algorithms makes a matrix product. A product of a shape (sizes, transposes, types, row
-     * lengths, bias, accumulation, alignments) gets its algorithm once: the quickest of the library's own best guesses,
-     * each tried a few times; with TX_GPU_GEMM_TIMING=0 the first guess. Another run may choose
-     * differently and then differ in the last digits. So a run that continues another one loads its choices, and makes
-     * the same bits. The choices are text, one line a shape.
+     * lengths, bias, accumulation, alignments) gets its algorithm once: the library's first guess, or with
+     * TX_GPU_GEMM_TIMING=1 the quickest of its guesses, each tried a few times. Another library, or a run that times
+     * anew, may choose differently and then differ in the last digits. So a run that continues another one loads its
+     * choices, and makes the same bits. The choices are text, one line a shape.
      *
      *  n_open  shapes that a dry run has shown and that have no algorithm yet
      *  choose  chooses for them. It needs memory while it runs, so it is called before the run allocates its own. The

@@ -1,5 +1,5 @@
-/* products.h - how a GPU's library makes the matrix products of a run: each shape's algorithm is the quickest where it
- * is first needed, and from then on the run's (gpu_module.h). All ranks are to have the same, and a resumed run
+/* products.h - how a GPU's library makes the matrix products of a run: each shape's algorithm is chosen where it
+ * is first needed, and is from then on the run's (gpu_module.h). All ranks are to have the same, and a resumed run
  * those of the run before, because another choice rounds differently. On a CPU there is nothing to choose.
  *
  *      a run that begins      reads DIR/gpu_products.txt (--save), chooses what is not there, and writes it

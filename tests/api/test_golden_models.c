@@ -176,7 +176,9 @@ static void cached_is_recomputed(void **state)
     memcpy(tokens, batch_tokens(k->of, batch), PROMPT * sizeof *tokens);
     go_on_greedily(d, tokens, PROMPT, NEW, cached);
     logits_behind(d, tokens, PROMPT + NEW - 1, whole);
-    for (int i = 0; i < k->of->vocab; i++) ASSERT_NEAR((double)cached[i], (double)whole[i], 2e-6, "logit");
+    /* a GPU's library makes a product of other rows in another way */
+    double bound = strcmp(backend_of(k), "gpu") ? 2e-6 : 5e-6;
+    for (int i = 0; i < k->of->vocab; i++) ASSERT_NEAR((double)cached[i], (double)whole[i], bound, "logit");
     json_decref(batch);
     tx_decoder_destroy(d);
     tx_engine_destroy(e);

@@ -76,7 +76,7 @@ cmp out alone || die "other tokens are generated"
 # whatever it would choose by itself
 products() {
     [ "${TX_GPU_MODULE_LT:-none}" != none ] || return 0
-    export TX_GPU_MODULE=$TX_GPU_MODULE_LT TX_BLASLT_LIBRARY=${TX_BLASLT_STAND_IN:?} BLASLT_STAND_IN_SLEEP_US=2000
+    export TX_GPU_MODULE=$TX_GPU_MODULE_LT TX_BLASLT_LIBRARY=${TX_BLASLT_STAND_IN:?} BLASLT_STAND_IN_SLEEP_US=2000 TX_GPU_GEMM_TIMING=1
     local run=("$TRIAX" "${train[@]}" --eval-iters 0 --train-iters 4)
     all_ranks 2 "${run[@]}" --save whole --save-interval 4
     grep -q '^gemm ' whole/gpu_products.txt || die "the run's folder has no list of products"

@@ -12,10 +12,11 @@
  * cuts k into parts these are added up in fp32, in an own step: the other schemes add in C's type, which ops.h does not
  * allow. hipBLASLt has no such choice; its split products add up in their workspace by default.
  *
- *  Choosing. A dry run shows the shapes, and candidates are tried on zeros in memory that is free then. A shape that
- * nobody foresaw is tried on the product's own numbers when it is first made. Without accumulation they may write C
- * itself, which the product overwrites; else they write memory beside it, as large as C, taken for that time: C is read
- * and stays.
+ *  Choosing. It is the library's first guess, which another process makes as well. With TX_GPU_GEMM_TIMING=1 its
+ * guesses are timed; then a dry run shows the shapes, and candidates are tried on zeros in memory that is free then. A
+ * shape that nobody foresaw is tried on the product's own numbers when it is first made. Without accumulation they may
+ * write C itself, which the product overwrites; else they write memory beside it, as large as C, taken for that time: C
+ * is read and stays.
  *
  *  GELU and its gradient are no epilogues of ours yet: ops.h has no op to ask for them. */
 #include "backend/gpu/gpu.h"
@@ -50,7 +51,7 @@ struct product {
     shape s;
     void *desc, *a, *b, *c; /* of our matrices; NULL until it is made the first time */
     blaslt_algo algo;
-    bool chosen, bias_apart; /* bias is added behind it: the library does not know the pair of types */
+    bool chosen, bias_apart; /* an own kernel adds the bias: the library has no way to, or rounds twice */
 };
 
 struct tx__gpu_products {
@@ -157,7 +158,7 @@ tx_status tx__gpu_gemm_open(tx__gpu *g)
     const char *timing = getenv("TX_GPU_GEMM_TIMING");
     TX_TRY(tx_alloc(&g->products, 1, sizeof *g->products, "matrix products"));
     tx__gpu_products *p = g->products;
-    p->timing = !timing || *timing != '0';
+    p->timing = timing && *timing == '1';
     p->library = open_library(&p->call, trouble, sizeof trouble);
     if (!p->library)
         return TX_FAIL(TX_ERR_NOTFOUND,
@@ -263,6 +264,13 @@ static tx_status make_room(tx__gpu_products *p)
     return TX_OK;
 }
 
+/* cuBLASLt 13.1 on an H200 rounds a product to bf16 or fp16 before it adds the bias where rows of C are no multiples of
+ * 16 bytes (17 x 33 x 1041). */
+static bool rounds_twice(const shape *s)
+{
+    return s->bias && s->out != BLASLT_R_32F && (s->ldc % 8 || s->n % 8);
+}
+
 /* The product of that shape, new or known. */
 static tx_status find(tx__gpu_products *p, const shape *s, product **out)
 {
@@ -272,6 +280,7 @@ static tx_status find(tx__gpu_products *p, const shape *s, product **out)
         *slot = p->n++;
         memset(&p->all[*slot], 0, sizeof *p->all);
         p->all[*slot].s = *s;
+        p->all[*slot].bias_apart = rounds_twice(s);
     }
     *out = &p->all[*slot];
     return TX_OK;
@@ -362,6 +371,7 @@ struct making {
     const product *x;
     const tx_gemm_args *a;
     void *to, *workspace;
+    bool adds; /* to what is there: the call's accumulate, or a bias that was written before it */
 };
 
 static int multiply(const tx__gpu *g, const making *m, const blaslt_algo *algo)
@@ -369,9 +379,9 @@ static int multiply(const tx__gpu *g, const making *m, const blaslt_algo *algo)
     const tx__gpu_products *p = g->products;
     const product *x = m->x;
     const tx_gemm_args *a = m->a;
-    float one = 1, beta = a->accumulate ? 1.0f : 0.0f;
+    float one = 1, beta = m->adds ? 1.0f : 0.0f;
     return p->call.Matmul(p->handle, x->desc, &one, a->b.data, x->b, a->a.data, x->a, &beta,
-                          a->accumulate ? a->c.data : m->to, x->c, m->to, x->c, algo, m->workspace, WORKSPACE,
+                          m->adds ? a->c.data : m->to, x->c, m->to, x->c, algo, m->workspace, WORKSPACE,
                           g->stream[TX_STREAM_COMPUTE]);
 }
 
@@ -437,7 +447,7 @@ static tx_status choose(const tx__gpu *g, product *x, const tx_gemm_args *a, voi
             return TX_OK;
         }
     }
-    const making m = { x, a, beside ? beside : a->c.data, workspace };
+    const making m = { x, a, beside ? beside : a->c.data, workspace, a->accumulate };
     tx_status st = time_all(g, &m, candidate, n, &x->algo);
     if (beside) {
         gpuStreamSynchronize(g->stream[TX_STREAM_COMPUTE]);
@@ -523,21 +533,22 @@ TX_GPU_ROW tx_status tx__gpu_gemm_choose(tx_ctx *c)
 
 /* ---- the row ---- */
 
-template <class C, class B> __global__ void add_bias_kernel(C *c, int64_t ld, const B *bias, int64_t m, int64_t n)
+template <class C, class B>
+__global__ void bias_kernel(C *c, int64_t ld, const B *bias, int64_t m, int64_t n, bool adds)
 {
     for (int64_t i = grid_thread(); i < m * n; i += grid_threads()) {
         int64_t row = i / n, j = i - row * n;
-        c[row * ld + j] = to<C>(f32(c[row * ld + j]) + f32(bias[j]));
+        c[row * ld + j] = to<C>((adds ? f32(c[row * ld + j]) : 0) + f32(bias[j]));
     }
 }
 
-static void add_bias(const tx_ctx *c, const shape *s, const tx_gemm_args *a)
+/* Adds it to C, or writes it there. */
+static void put_bias(const tx_ctx *c, const shape *s, const tx_gemm_args *a, bool adds)
 {
-    GPU_FLOAT(
-        a->c.dtype, C,
-        GPU_FLOAT(a->bias.dtype, B,
-                  GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, s->m * s->n, 256), 256, 0, (add_bias_kernel<C, B>),
-                             (C *)a->c.data, s->ldc, (const B *)a->bias.data, s->m, s->n)));
+    GPU_FLOAT(a->c.dtype, C,
+              GPU_FLOAT(a->bias.dtype, B,
+                        GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, s->m * s->n, 256), 256, 0, (bias_kernel<C, B>),
+                                   (C *)a->c.data, s->ldc, (const B *)a->bias.data, s->m, s->n, adds)));
 }
 
 TX_GPU_ROW size_t tx__gpu_gemm_scratch(const tx_ctx *c, const tx_gemm_args *a)
@@ -559,9 +570,12 @@ TX_GPU_ROW tx_status tx__gpu_gemm(tx_ctx *c, const tx_gemm_args *a, void *scratc
     if (!x->desc) TX_TRY(describe(g->products, x));
     if (!x->chosen) TX_TRY(choose(g, x, a, workspace));
     TX_TRY(set_bias(g->products, x, a));
-    const making m = { x, a, a->c.data, workspace };
+    /* A sum is rounded once: where C is not fp32 the product is added to the bias. */
+    bool apart = s.bias && x->bias_apart, before = apart && !s.accumulate && s.out != BLASLT_R_32F;
+    if (before) put_bias(c, &s, a, false);
+    const making m = { x, a, a->c.data, workspace, s.accumulate || before };
     LT_TRY(multiply(g, &m, &x->algo));
-    if (s.bias && x->bias_apart) add_bias(c, &s, a);
+    if (apart && !before) put_bias(c, &s, a, true);
     return tx__gpu_launched(c, "gemm");
 }
 
