@@ -216,7 +216,7 @@ typedef struct tx_cross_entropy_join_args {
 } tx_cross_entropy_join_args;
 
 /* How many chunks it takes so many rows in, v being the rows of W here; t the values' type. */
-int64_t tx_head_loss_chunks(int64_t rows, int64_t v, tx_dtype t);
+int64_t tx_head_loss_chunks(int64_t rows, int64_t v, tx_dtype t, bool on_device);
 
 /* sumsq: out[k] = Σ x_i² over elements [k TX_SUMSQ_BLOCK, (k+1) TX_SUMSQ_BLOCK), in fp64. Fixed blocks, so that a norm
  *  does not depend on how many threads or ranks share the work. */

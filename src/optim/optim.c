@@ -176,15 +176,26 @@ static bool is_in_host(const tx_optim *o, unsigned what)
     return o->host && (o->in_host & what);
 }
 
-/* Adds a range's. */
+/* Adds the blocks that wait to o->squares. */
+static tx_status add_waiting(tx_ctx *c, tx_optim *o)
+{
+    int64_t n = o->n_waiting;
+    o->n_waiting = 0;
+    if (n) TX_RUN(c, exact_add, .sum = squares_of(o), .x = tx_tensor1(o->block_sums, TX_F64, n));
+    return TX_OK;
+}
+
+/* Adds a range's, which may wait for add_waiting: small tensors are added many at a time. */
 static tx_status add_squares(tx_ctx *c, tx_optim *o, tx_tensor x, unsigned what)
 {
     if (is_in_host(o, what)) return add_host_squares(c, o, x);
-    for (int64_t at = 0, all = tx_numel(x); at < all; at += o->slab) {
-        int64_t n = all - at < o->slab ? all - at : o->slab;
-        tx_tensor blocks = tx_tensor1(o->block_sums, TX_F64, blocks_of(n));
+    for (int64_t at = 0, all = tx_numel(x), n; at < all; at += n) {
+        int64_t room = o->slab - o->n_waiting * TX_SUMSQ_BLOCK;
+        n = all - at < room ? all - at : room;
+        tx_tensor blocks = tx_tensor1(o->block_sums + o->n_waiting, TX_F64, blocks_of(n));
         TX_RUN(c, sumsq, .out = blocks, .x = tx_slice1(x, at, n));
-        TX_RUN(c, exact_add, .sum = squares_of(o), .x = blocks);
+        o->n_waiting += blocks_of(n);
+        if (o->n_waiting * TX_SUMSQ_BLOCK >= o->slab) TX_TRY(add_waiting(c, o));
     }
     return TX_OK;
 }
@@ -195,12 +206,14 @@ static tx_status sum_squares(tx_ctx *c, tx_optim *o, tensor_fn *of, unsigned wha
     static const tx_exact zero;
     tx_at_part(c, NORMS);
     TX_TRY(set_squares(c, o, &zero));
+    o->n_waiting = 0;
     for (int i = 0; i < o->n_ranges; i++) {
         const tx_optim_range *r = &o->range[i];
         if (!r->counted) continue;
         if (what) TX_TRY(fetch(o, i, what, false));
         TX_TRY(add_squares(c, o, of(r), what));
     }
+    TX_TRY(add_waiting(c, o));
     if (c->dry || tx_comm_size(o->ranks) == 1) return TX_OK;
     sums all = { 0 };
     TX_TRY(tx_device_read(o->device, &all.exact, o->squares, sizeof all.exact));
@@ -220,6 +233,7 @@ static tx_status find_bad(tx_ctx *c, tx_optim *o, tensor_fn *of, unsigned what, 
         if (what) TX_TRY(fetch(o, i, what, false));
         TX_TRY(set_squares(c, o, &zero));
         TX_TRY(add_squares(c, o, of(r), what));
+        TX_TRY(add_waiting(c, o));
         TX_TRY(tx_device_read(o->device, &one, o->squares, sizeof one));
         if (!isfinite(one.beyond)) snprintf(all.bad, sizeof all.bad, "%s", r->name);
     }

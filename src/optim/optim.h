@@ -101,6 +101,7 @@ struct tx_optim {
     tx_device *device;               /* borrowed: where ranges and the next three are; NULL: the host */
     int64_t slab;                    /* elements that are summed at a time */
     double *block_sums;              /* owned; scratch of the sums over a slab */
+    int64_t n_waiting;               /* of these: not in squares yet */
     int64_t *squares;                /* owned; [TX_EXACT_WORDS] */
     double *gate;                    /* owned; [3] as clip in ops.h has it */
     double *seen;                    /* owned; the host's: of block_sums, or of gate */

@@ -360,8 +360,8 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
     if (sizes.e > 1) count_routed(&sizes, m, cfg, g);
     m->type->shape(m, cfg, &batch, s, b);
     sizes.head_rows = batch.label.dim[0];
-    sizes.head_chunks =
-        tx_head_loss_chunks(sizes.head_rows, m->vocab_padded / tx_grid_size(g, TX_AXIS_TENSOR), m->dtype);
+    sizes.head_chunks = tx_head_loss_chunks(sizes.head_rows, m->vocab_padded / tx_grid_size(g, TX_AXIS_TENSOR),
+                                            m->dtype, z->c->device != NULL);
     sizes.head_selects = batch.row.data;
     read_zero(&sizes, cfg, z);
     return sizes;

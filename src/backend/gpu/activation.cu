@@ -12,8 +12,16 @@ __device__ static inline float sech2(float x)
     return 4 * e / (one * one);
 }
 
-/* f(x), and its derivative into *dy. */
-template <int KIND> __device__ static inline float activate(float x, float *dy)
+/* 1 / (1 + e^-z), and 1 less it, neither of a difference where it is small. */
+template <class T> __device__ static inline float logistic(float z, float *rest)
+{
+    float e = exp_for<T>(-z), s = quotient_for<T>(1, 1 + e);
+    *rest = z > 0 ? e * s : 1 - s;
+    return s;
+}
+
+/* f(x), and its derivative into *dy, for values of type T. */
+template <int KIND, class T> __device__ static inline float activate(float x, float *dy)
 {
     if (KIND == TX_SQUARED_RELU) {
         float r = x < 0 ? 0 : x; /* NaN stays */
@@ -29,19 +37,19 @@ template <int KIND> __device__ static inline float activate(float x, float *dy)
         *dy = sech2(x);
         return tanhf(x);
     }
-    float u = SQRT_2_OVER_PI * (x + 0.044715f * x * x * x), both = 1 + tanhf(u);
-    if (u < -0.5f) both = 2 / (1 + expf(-2 * u)); /* 1 + tanh u, where the two cancel */
-    *dy = 0.5f * both + 0.5f * x * sech2(u) * SQRT_2_OVER_PI * (1 + 3 * 0.044715f * x * x);
-    return 0.5f * x * both;
+    /* half the sum of 1 and tanh u is the logistic function of 2 u; 1 - tanh² u is 4 half (1 - half) */
+    float u = SQRT_2_OVER_PI * (x + 0.044715f * x * x * x), rest, half = logistic<T>(2 * u, &rest);
+    *dy = half + 2 * x * half * rest * SQRT_2_OVER_PI * (1 + 3 * 0.044715f * x * x);
+    return x * half;
 }
 
-/* g(z) of a gate, and its derivative into *dy. */
-template <int KIND> __device__ static inline float open_gate(float z, float *dy)
+/* g(z) of a gate, and its derivative into *dy, likewise. */
+template <int KIND, class T> __device__ static inline float open_gate(float z, float *dy)
 {
-    if (KIND == TX_GLU_GELU) return activate<TX_GELU_ERF>(z, dy);
+    if (KIND == TX_GLU_GELU) return activate<TX_GELU_ERF, T>(z, dy);
     if (KIND == TX_GLU_SILU) {
-        float s = 1 / (1 + expf(-z)), other = 1 / (1 + expf(z));
-        *dy = s * (1 + z * other);
+        float rest, s = logistic<T>(z, &rest);
+        *dy = s * (1 + z * rest);
         return z * s;
     }
     bool shut = KIND == TX_GLU_RELU && z < 0; /* NaN stays */
@@ -56,12 +64,12 @@ template <int KIND, class T> __global__ void activation_fwd_kernel(T *y, const T
     for (int64_t i = grid_thread(); i < n_packs; i += grid_threads()) {
         float v[8], unused;
         load_floats<8>(x + 8 * i, v);
-        for (int k = 0; k < 8; k++) v[k] = activate<KIND>(v[k], &unused);
+        for (int k = 0; k < 8; k++) v[k] = activate<KIND, T>(v[k], &unused);
         store_floats<8>(y + 8 * i, v);
     }
     for (int64_t i = 8 * n_packs + grid_thread(); i < n; i += grid_threads()) {
         float unused;
-        y[i] = to<T>(activate<KIND>(f32(x[i]), &unused));
+        y[i] = to<T>(activate<KIND, T>(f32(x[i]), &unused));
     }
 }
 
@@ -73,14 +81,14 @@ __global__ void activation_bwd_kernel(T *dx, const T *dy, const T *x, int64_t n,
         load_floats<8>(x + 8 * i, v);
         load_floats<8>(dy + 8 * i, d);
         for (int k = 0; k < 8; k++) {
-            activate<KIND>(v[k], &slope);
+            activate<KIND, T>(v[k], &slope);
             d[k] *= slope;
         }
         store_floats<8>(dx + 8 * i, d);
     }
     for (int64_t i = 8 * n_packs + grid_thread(); i < n; i += grid_threads()) {
         float slope;
-        activate<KIND>(f32(x[i]), &slope);
+        activate<KIND, T>(f32(x[i]), &slope);
         dx[i] = to<T>(f32(dy[i]) * slope);
     }
 }
@@ -152,7 +160,7 @@ template <int KIND, class T> __global__ void glu_fwd_kernel(T *y, const T *x, gl
     for (int64_t i = grid_thread(); i < n.rows * n.f; i += grid_threads()) {
         int64_t row = i / n.f, at = row * 2 * n.f + (i - row * n.f);
         float unused;
-        y[i] = to<T>(open_gate<KIND>(f32(x[at + n.gate]), &unused) * f32(x[at + n.up]));
+        y[i] = to<T>(open_gate<KIND, T>(f32(x[at + n.gate]), &unused) * f32(x[at + n.up]));
     }
 }
 
@@ -161,7 +169,7 @@ template <int KIND, class T> __global__ void glu_bwd_kernel(T *dx, const T *dy, 
     for (int64_t i = grid_thread(); i < n.rows * n.f; i += grid_threads()) {
         int64_t row = i / n.f, at = row * 2 * n.f + (i - row * n.f);
         float slope, d = f32(dy[i]), through = f32(x[at + n.up]);
-        float opened = open_gate<KIND>(f32(x[at + n.gate]), &slope);
+        float opened = open_gate<KIND, T>(f32(x[at + n.gate]), &slope);
         dx[at + n.gate] = to<T>(d * through * slope);
         dx[at + n.up] = to<T>(d * opened);
     }

@@ -207,9 +207,34 @@ template <class T> __global__ void col_part_kernel(float *part, const T *x, int6
     part[(int64_t)blockIdx.y * n + j] = sum;
 }
 
-/* A column's parts in GROUPS runs of them, and then these. */
 #define COLUMNS 32
 #define GROUPS  8
+
+/* Rows of whole packs: a thread has eight columns of every GROUPS-th row of its part. */
+enum { PACK = 8 };
+
+template <class T> __global__ void col_part_packs_kernel(float *part, const T *x, int64_t rows, int64_t n, int64_t each)
+{
+    __shared__ float run[GROUPS][PACK * COLUMNS];
+    int column = PACK * ((int)threadIdx.x % COLUMNS), group = (int)threadIdx.x / COLUMNS;
+    int64_t first = (int64_t)blockIdx.y * each, end = first + each < rows ? first + each : rows;
+    int64_t j = (int64_t)blockIdx.x * PACK * COLUMNS + column;
+    float sum[PACK] = { 0 }, v[PACK];
+    for (int64_t i = first + group; i < end && j < n; i += GROUPS) {
+        load_floats<PACK>(x + i * n + j, v);
+        for (int k = 0; k < PACK; k++) sum[k] += v[k];
+    }
+    for (int k = 0; k < PACK; k++) run[group][column + k] = sum[k];
+    __syncthreads();
+    column = (int)threadIdx.x; /* from here on one */
+    j = (int64_t)blockIdx.x * PACK * COLUMNS + column;
+    if (j >= n) return;
+    float all = run[0][column];
+    for (int g = 1; g < GROUPS; g++) all += run[g][column];
+    part[(int64_t)blockIdx.y * n + j] = all;
+}
+
+/* A column's parts in GROUPS runs of them, and then these. */
 
 __global__ void col_join_kernel(float *y, const float *part, int64_t parts, int64_t n)
 {
@@ -241,11 +266,18 @@ TX_GPU_ROW size_t tx__gpu_col_sum_scratch(const tx_ctx *c, const tx_col_sum_args
 TX_GPU_ROW tx_status tx__gpu_col_sum(tx_ctx *c, const tx_col_sum_args *a, void *scratch)
 {
     int64_t rows = a->x.dim[0], n = a->x.dim[1], parts = tx__gpu_row_parts(rows, n), each = (rows + parts - 1) / parts;
-    dim3 grid((unsigned)((n + 127) / 128), (unsigned)parts);
+    dim3 grid((unsigned)((n + 127) / 128), (unsigned)parts), packs((unsigned)((n + 255) / 256), (unsigned)parts);
+    bool packed = n % PACK == 0 && aligned16(a->x.data);
     TX_TRY(tx__gpu_need_float("col_sum", a->x));
-    GPU_FLOAT(a->x.dtype, T,
-              GPU_LAUNCH(tx__gpu_compute(c), grid, 128, 0, col_part_kernel<T>, (float *)scratch, (const T *)a->x.data,
-                         rows, n, each));
+    if (packed) {
+        GPU_FLOAT(a->x.dtype, T,
+                  GPU_LAUNCH(tx__gpu_compute(c), packs, GROUPS * COLUMNS, 0, col_part_packs_kernel<T>, (float *)scratch,
+                             (const T *)a->x.data, rows, n, each));
+    } else {
+        GPU_FLOAT(a->x.dtype, T,
+                  GPU_LAUNCH(tx__gpu_compute(c), grid, 128, 0, col_part_kernel<T>, (float *)scratch,
+                             (const T *)a->x.data, rows, n, each));
+    }
     tx__gpu_add_parts(c, (float *)a->y.data, (const float *)scratch, parts, n);
     return tx__gpu_launched(c, "col_sum");
 }

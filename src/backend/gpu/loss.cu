@@ -1,5 +1,6 @@
 /* loss.cu - softmax cross-entropy and its gradient: a block per row, which goes over the row twice: once for the
- * largest logit and the sum together, once for the gradient. */
+ * largest logit and the sum together, once for the gradient. To keep a row in shared memory between is slower: a
+ * multiprocessor then has one block, which waits for memory and computes in turns. */
 #include "backend/gpu/gpu.h"
 
 /* exp(x - max) summed: of two such sums the one for the larger maximum. */
@@ -30,21 +31,41 @@ __device__ static inline softmax_sum block_join(softmax_sum mine)
     return out;
 }
 
-/* A thread's share of z[0 .. n). fmaxf drops NaN; the sum has it. */
-template <class Z> __device__ static inline softmax_sum own_share(const Z *z, int64_t n, float *total)
+/* Numbers that a thread takes at a time where rows allow it. */
+enum { AT_ONCE = 4 };
+
+static bool at_once(const void *x, int64_t stride)
+{
+    return aligned16(x) && stride % 8 == 0;
+}
+
+/* fmaxf drops NaN; the sum has it. */
+template <int N> __device__ static inline void take(softmax_sum *s, float *total, const float *v)
+{
+    float most = s->max;
+    for (int k = 0; k < N; k++) most = fmaxf(most, v[k]);
+    if (most > s->max) {
+        s->sum *= expf(s->max - most);
+        s->max = most;
+    }
+    for (int k = 0; k < N; k++) {
+        *total += v[k];
+        s->sum += expf(v[k] - most);
+    }
+}
+
+/* A thread's share of z[0 .. n), of which the first n_packs packs are taken at once. */
+template <class Z> __device__ static inline softmax_sum own_share(const Z *z, int64_t n, int64_t n_packs, float *total)
 {
     softmax_sum s = { -INFINITY, 0 };
-    for (int64_t j = threadIdx.x; j < n; j += blockDim.x) {
+    for (int64_t i = threadIdx.x; i < n_packs; i += blockDim.x) {
+        float v[AT_ONCE];
+        load_floats<AT_ONCE>(z + AT_ONCE * i, v);
+        take<AT_ONCE>(&s, total, v);
+    }
+    for (int64_t j = AT_ONCE * n_packs + threadIdx.x; j < n; j += blockDim.x) {
         float v = f32(z[j]);
-        *total += v;
-        if (v <= s.max) {
-            s.sum += expf(v - s.max);
-        } else if (isnan(v)) {
-            s.sum = v;
-        } else {
-            s.sum = s.sum * expf(s.max - v) + 1;
-            s.max = v;
-        }
+        take<1>(&s, total, &v);
     }
     return s;
 }
@@ -65,8 +86,20 @@ struct loss_rows {
     const float *weight; /* NULL: no gradient */
     tx__fault *fault;
     int64_t rows, v, n_valid, z_stride, dz_stride;
+    bool packed; /* rows allow packs */
     float even, each;
 };
+
+/* What a row's gradients depend on. */
+struct row_loss {
+    float lse, weight, even, each;
+    int64_t label, n_valid; /* none: -1, 0 */
+};
+
+__device__ static inline float slope(const row_loss &r, int64_t j, float z)
+{
+    return j < r.n_valid ? r.weight * (expf(z - r.lse) - (j == r.label ? 1 - r.even : 0) - r.each) : 0;
+}
 
 template <class Z, class D> __global__ void cross_entropy_kernel(Z *z, D *dz, loss_rows n)
 {
@@ -76,24 +109,29 @@ template <class Z, class D> __global__ void cross_entropy_kernel(Z *z, D *dz, lo
         bool live = has_label(n.y, row, n.n_valid, n.fault);
         int64_t label = live ? n.y[row] : 0;
         float total = 0, at_label = f32(from[label]);
-        softmax_sum s = block_join(own_share(from, n.n_valid, &total));
+        int64_t packs = n.packed ? n.n_valid / AT_ONCE : 0;
+        softmax_sum s = block_join(own_share(from, n.n_valid, packs, &total));
         if (n.even > 0) total = block_sum(total);
         float lse = s.max + logf(s.sum);
         __syncthreads(); /* everybody has read the label's logit */
         if (threadIdx.x == 0) n.loss[row] = live ? lse - (1 - n.even) * at_label - n.each * total : 0;
         if (!n.weight) continue;
-        float w = live ? n.weight[row] : 0;
-        for (int64_t j = threadIdx.x; j < n.v; j += blockDim.x) {
-            float g = 0;
-            if (live && j < n.n_valid) g = w * (expf(f32(from[j]) - lse) - (j == label ? 1 - n.even : 0) - n.each);
-            grad[j] = to<D>(g);
+        const row_loss r = { lse, live ? n.weight[row] : 0, n.even, n.each, label, live ? n.n_valid : 0 };
+        for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) {
+            float g[AT_ONCE];
+            load_floats<AT_ONCE>(from + AT_ONCE * i, g);
+            for (int k = 0; k < AT_ONCE; k++) g[k] = slope(r, AT_ONCE * i + k, g[k]);
+            store_floats<AT_ONCE>(grad + AT_ONCE * i, g);
         }
+        for (int64_t j = AT_ONCE * packs + threadIdx.x; j < n.v; j += blockDim.x)
+            grad[j] = to<D>(slope(r, j, f32(from[j])));
     }
 }
 
 template <class Z, class D> static void cross_entropy(const tx_ctx *c, const tx_cross_entropy_args *a, tx_tensor dz)
 {
     double even = tx_even_smoothing(a->smoothing, a->n_valid);
+    bool packed = at_once(a->z.data, a->z.stride[0]) && at_once(dz.data, dz.stride[0]);
     loss_rows n = { (float *)a->loss.data,
                     (const int32_t *)a->y.data,
                     (const float *)a->weight.data,
@@ -103,6 +141,7 @@ template <class Z, class D> static void cross_entropy(const tx_ctx *c, const tx_
                     a->n_valid,
                     a->z.stride[0],
                     dz.stride[0],
+                    packed,
                     (float)even,
                     (float)(even / (double)a->n_valid) };
     GPU_LAUNCH(tx__gpu_compute(c), (unsigned)n.rows, tx__gpu_threads(n.v / 16 + 1), 0, (cross_entropy_kernel<Z, D>),
@@ -138,7 +177,7 @@ __global__ void cross_entropy_part_kernel(float *stats, float *z, part_rows n)
         bool live = has_label(n.y, row, classes.n_valid, n.fault);
         int64_t label = live ? n.y[row] - classes.first : -1;
         float at_label = label >= 0 && label < classes.n_here ? from[label] : 0;
-        softmax_sum s = block_join(own_share(from, classes.n_here, &total));
+        softmax_sum s = block_join(own_share(from, classes.n_here, 0, &total));
         total = block_sum(total);
         if (threadIdx.x == 0) {
             const float stat[4] = { s.max, s.sum, at_label, total };

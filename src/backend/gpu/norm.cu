@@ -1,9 +1,35 @@
-/* norm.cu - layer normalisation and its variant without a mean. A block has a row at a time. Where rows allow it a
- * thread has eight columns of every row, which it reads once; its sums for gamma and beta stay in registers, because
- * these columns are its own. Else threads go through the columns by strides. */
+/* norm.cu - layer normalisation and its variant without a mean. Where rows allow it a thread has eight columns of every
+ * row of its block, which it reads once; its sums for gamma and beta stay in registers, because these columns are its
+ * own. Else threads go through the columns by strides. Forward, short rows have a warp each, of which a lane has packs
+ * of eight columns, so that no thread waits for another warp. */
 #include "backend/gpu/gpu.h"
 
-enum { OWN = 8, MOST = OWN * 1024 };
+enum { OWN = 8, MOST = OWN * 1024, WARP_BLOCK = 128 };
+
+/* Packs of a lane where a warp has a row of h; 0: there are too many for registers. */
+static int packs_of(const tx_ctx *c, int64_t h)
+{
+    int64_t columns = (int64_t)OWN * tx__gpu_of(c)->warp, n = (h + columns - 1) / columns;
+    return n <= 8 ? (int)n : 0;
+}
+
+/* Runs the rest with N as a constant, at least n. */
+#define WITH_PACKS(number, N, ...) \
+    case number: {                 \
+        const int N = number;      \
+        __VA_ARGS__;               \
+    } break
+#define EACH_PACKS(n, N, ...)          \
+    switch (n) {                       \
+        WITH_PACKS(1, N, __VA_ARGS__); \
+        WITH_PACKS(2, N, __VA_ARGS__); \
+        WITH_PACKS(3, N, __VA_ARGS__); \
+        WITH_PACKS(4, N, __VA_ARGS__); \
+    case 5:                            \
+        WITH_PACKS(6, N, __VA_ARGS__); \
+    case 7:                            \
+        WITH_PACKS(8, N, __VA_ARGS__); \
+    }
 
 /* What a block does one row after the other of, so that gradients of parameters are few sums; by shapes alone. */
 static int64_t parts_of(int64_t rows)
@@ -61,6 +87,43 @@ template <class Y, class X> __global__ void norm_fwd_own_kernel(forward<Y, X> a)
     }
 }
 
+template <int N, class Y, class X> __global__ void norm_fwd_warp_kernel(forward<Y, X> a)
+{
+    const int lane = (int)threadIdx.x % WARP, h = (int)a.h;
+    for (int64_t row = grid_warp(); row < a.rows; row += grid_warps()) {
+        float v[N][OWN], w[OWN], sum = 0, mean = 0;
+        for (int p = 0; p < N; p++) {
+            int j = OWN * (lane + p * WARP);
+            for (int k = 0; k < OWN; k++) v[p][k] = 0;
+            if (j < h) load_floats<OWN>(a.x + row * h + j, v[p]);
+            for (int k = 0; k < OWN; k++) sum += v[p][k];
+        }
+        if (a.mu) mean = warp_sum(sum) / (float)h;
+        sum = 0;
+        for (int p = 0; p < N; p++)
+            for (int k = 0; k < OWN && OWN * (lane + p * WARP) < h; k++) {
+                v[p][k] -= mean;
+                sum += v[p][k] * v[p][k];
+            }
+        float r = 1 / sqrtf(warp_sum(sum) / (float)h + a.eps);
+        if (lane == 0) {
+            if (a.mu) a.mu[row] = mean;
+            a.rs[row] = r;
+        }
+        for (int p = 0; p < N; p++) {
+            int j = OWN * (lane + p * WARP);
+            if (j >= h) continue;
+            load_floats<OWN>(a.gamma + j, w);
+            for (int k = 0; k < OWN; k++) v[p][k] *= r * w[k];
+            if (a.beta) {
+                load_floats<OWN>(a.beta + j, w);
+                for (int k = 0; k < OWN; k++) v[p][k] += w[k];
+            }
+            store_floats<OWN>(a.y + row * h + j, v[p]);
+        }
+    }
+}
+
 template <class Y, class X> __global__ void norm_fwd_kernel(forward<Y, X> a)
 {
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
@@ -97,7 +160,12 @@ template <class Y, class X> static void norm_fwd(const tx_ctx *c, const tx_layer
                               t->x.dim[1] };
     int64_t most = (int64_t)tx__gpu_of(c)->n_sm * 32;
     unsigned blocks = (unsigned)(a.rows < most ? a.rows : most);
-    if (owned(a.h, all, 4))
+    int packs = packs_of(c, a.h);
+    if (owned(a.h, all, 4) && packs)
+        EACH_PACKS(packs, N,
+                   GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_warp_blocks(c, a.rows, WARP_BLOCK), WARP_BLOCK, 0,
+                              (norm_fwd_warp_kernel<N, Y, X>), a))
+    else if (owned(a.h, all, 4))
         GPU_LAUNCH(tx__gpu_compute(c), blocks, tx__gpu_threads(a.h / OWN), 0, (norm_fwd_own_kernel<Y, X>), a);
     else
         GPU_LAUNCH(tx__gpu_compute(c), blocks, tx__gpu_threads(a.h / 4 + 1), 0, (norm_fwd_kernel<Y, X>), a);
@@ -136,22 +204,68 @@ template <class T, class X> struct backward {
     int64_t rows, h, parts;
 };
 
-template <class T, class X> __global__ void norm_bwd_own_kernel(backward<T, X> a)
+/* A thread's values of a row as they are in memory: two bf16 or fp16 take one register. */
+template <class T> struct row_words {
+    uint32_t word[OWN * sizeof(T) / 4];
+};
+
+template <class T> __device__ static inline void read_words(row_words<T> *r, const T *x)
+{
+    for (int k = 0; k < (int)(OWN * sizeof(T) / 4); k += 4) {
+        const pack<uint32_t, 4> p = load_pack<uint32_t, 4>((const uint32_t *)x + k);
+        for (int i = 0; i < 4; i++) r->word[k + i] = p.v[i];
+    }
+}
+
+__device__ static inline float value_of(const row_words<float> &r, int k)
+{
+    return of_bits(r.word[k]);
+}
+template <class T> __device__ static inline float value_of(const row_words<T> &r, int k)
+{
+    T half;
+    half.bits = (uint16_t)(r.word[k / 2] >> 16 * (k % 2));
+    return f32(half);
+}
+
+/* What is read of a row. */
+template <class T, class X> struct row_values {
+    row_words<T> dy;
+    row_words<X> x;
+    float mean, rs;
+};
+
+template <class T, class X>
+__device__ static inline void read_row(const backward<T, X> &a, int64_t row, int j, row_values<T, X> *r)
+{
+    if (row >= a.rows || j >= (int)a.h) return;
+    read_words(&r->dy, a.dy + row * a.h + j);
+    read_words(&r->x, a.x + row * a.h + j);
+    r->mean = a.mu ? a.mu[row] : 0;
+    r->rs = a.rs[row];
+}
+
+/* The next row is read before the block waits for this one's sums, if its values are small enough for registers. */
+template <class T, class X> __global__ void GPU_BLOCK_MOST(1024) norm_bwd_own_kernel(backward<T, X> a)
 {
     int j = OWN * (int)threadIdx.x, h = (int)a.h;
     bool in = j < h;
-    float w[OWN] = { 0 }, dgamma[OWN] = { 0 }, dbeta[OWN] = { 0 };
-    if (in) load_floats<OWN>(a.gamma + j, w);
+    float dgamma[OWN] = { 0 }, dbeta[OWN] = { 0 };
+    const bool ahead = sizeof(T) == 2 && sizeof(X) == 2;
+    row_values<T, X> next;
+    if (ahead) read_row(a, blockIdx.x, j, &next);
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
-        float d[OWN] = { 0 }, v[OWN] = { 0 }, r = a.rs[row], mean = a.mu ? a.mu[row] : 0, sum_g = 0, sum_gx = 0;
-        if (in) {
-            load_floats<OWN>(a.dy + row * h + j, d);
-            load_floats<OWN>(a.x + row * h + j, v);
-        }
-        for (int k = 0; k < OWN; k++) {
-            float xhat = in ? (v[k] - mean) * r : 0, g = d[k] * w[k];
-            dgamma[k] += d[k] * xhat;
-            dbeta[k] += d[k];
+        if (!ahead) read_row(a, row, j, &next);
+        const row_values<T, X> now = next;
+        float d[OWN], v[OWN], w[OWN], sum_g = 0, sum_gx = 0;
+        row_words<X> dres;
+        if (ahead && in && a.dres) read_words(&dres, a.dres + row * h + j);
+        if (ahead) read_row(a, row + gridDim.x, j, &next);
+        if (in) load_floats<OWN>(a.gamma + j, w);
+        for (int k = 0; k < OWN && in; k++) {
+            float dy = value_of(now.dy, k), xhat = (value_of(now.x, k) - now.mean) * now.rs, g = dy * w[k];
+            dgamma[k] += dy * xhat;
+            dbeta[k] += dy;
             sum_g += g;
             sum_gx += g * xhat;
             v[k] = xhat;
@@ -159,12 +273,10 @@ template <class T, class X> __global__ void norm_bwd_own_kernel(backward<T, X> a
         }
         block_sum2(&sum_g, &sum_gx);
         if (!in) continue;
-        float mean_g = a.mu ? sum_g / (float)h : 0, mean_gx = sum_gx / (float)h, more[OWN];
-        for (int k = 0; k < OWN; k++) d[k] = r * (d[k] - mean_g - v[k] * mean_gx);
-        if (a.dres) {
-            load_floats<OWN>(a.dres + row * h + j, more);
-            for (int k = 0; k < OWN; k++) d[k] += more[k];
-        }
+        float mean_g = a.mu ? sum_g / (float)h : 0, mean_gx = sum_gx / (float)h;
+        for (int k = 0; k < OWN; k++) d[k] = now.rs * (d[k] - mean_g - v[k] * mean_gx);
+        if (!ahead && a.dres) read_words(&dres, a.dres + row * h + j);
+        for (int k = 0; k < OWN && a.dres; k++) d[k] += value_of(dres, k);
         store_floats<OWN>(a.dx + row * h + j, d);
     }
     if (!in) return;

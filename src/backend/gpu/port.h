@@ -144,6 +144,13 @@ static inline bool gpuCapturing(gpuStream_t s)
     ((const void *)(kernel), GPU_NAME(FuncAttributeMaxDynamicSharedMemorySize), (int)(bytes))
 #endif
 
+/* How many threads a block has at most: registers are limited so that it can be launched. */
+#if defined(TX_GPU_EMULATED)
+#define GPU_BLOCK_MOST(threads)
+#else
+#define GPU_BLOCK_MOST(threads) __launch_bounds__(threads)
+#endif
+
 #define TX_DEVICE_CODE __host__ __device__
 
 /* ---- values ---- */
@@ -235,6 +242,40 @@ template <> TX_DEVICE_CODE inline fp16 to<fp16>(float f)
         y.bits = (uint16_t)(sign | (rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) >> 13);
 #endif
     return y;
+}
+
+/* 2^x as the GPU has it: what is below fp32's normal numbers may be 0. */
+__device__ static inline float exp2_of(float x)
+{
+#if defined(__CUDA_ARCH__)
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#elif defined(__HIP_DEVICE_COMPILE__)
+    return __builtin_amdgcn_exp2f(x);
+#else
+    return exp2f(x);
+#endif
+}
+
+/* a / b to two units in the last place, where b is at most 2^126. */
+__device__ static inline float quotient(float a, float b)
+{
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+    return __fdividef(a, b);
+#else
+    return a / b;
+#endif
+}
+
+/* e^x and a / b for results of type T: fp32's in full, or what is more than enough for bf16 and fp16. */
+template <class T> __device__ static inline float exp_for(float x)
+{
+    return sizeof(T) == sizeof(float) ? expf(x) : exp2_of(x * 1.44269504088896341f);
+}
+template <class T> __device__ static inline float quotient_for(float a, float b)
+{
+    return sizeof(T) == sizeof(float) ? a / b : quotient(a, b);
 }
 
 /* N values of 16 bytes or less in all, at an address that is a multiple of that. */

@@ -24,20 +24,6 @@ __device__ static inline int lane_id(void)
     return (int)threadIdx.x % WARP;
 }
 
-/* 2^x as the GPU has it: what is below fp32's normal numbers may be 0. */
-__device__ static inline float exp2_of(float x)
-{
-#if defined(__CUDA_ARCH__)
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-#elif defined(__HIP_DEVICE_COMPILE__)
-    return __builtin_amdgcn_exp2f(x);
-#else
-    return exp2f(x);
-#endif
-}
-
 /* ---- 16 bytes into shared memory, not waited for where the GPU can go on meanwhile; zeros if there are none ---- */
 
 __device__ static inline void copy16_async(void *to, const void *from, bool there)
