@@ -11,7 +11,7 @@
 #                     everything is run with tiny shapes to try this script, and there are no figures
 #   TX_PEER_PYTHON    a Python with PyTorch (default python3)
 #   LLMC              a built train_gpt2cu of llm.c
-#   TX_RUN_ALL_SCALE  factor of all time limits (default 1), for an emulated or shared machine
+#   TX_RUN_ALL_SCALE  factor of all time limits (default 1; "3/4" is one), for an emulated, shared or rented machine
 #
 # What is not there is said in the table. Every part has a limit of its own, and what has no time left is not begun. One
 # that fails does not stop the others: the exit status tells.
@@ -21,9 +21,9 @@ out=${2:-$build/gpu}
 mkdir -p "$out"
 out=$(cd "$out" && pwd) || exit 2
 cd "$(dirname "$0")/../.." || exit 2
-scale=${TX_RUN_ALL_SCALE:-1}
-end=$((585 * scale)) # of everything, in seconds from here
-checks_end=$((($(nproc) < 8 ? 330 : 175) * scale))
+scale=${TX_RUN_ALL_SCALE:-1} # behind a product, so that a fraction is one of it
+end=$((585 * $scale)) # of everything, in seconds from here
+checks_end=$((($(nproc) < 8 ? 330 : 175) * $scale))
 before=$checks_end # what begins now has to end before that
 python=${TX_PEER_PYTHON:-python3}
 PATH=$PATH:/usr/local/cuda/bin
@@ -51,7 +51,7 @@ fail() { : >"$out/failed"; }
 
 # in_time SECONDS COMMAND...: 124 or 137 where it does not end by then, 125 where no time is left
 in_time() {
-    local limit=$(($1 * scale)) left=$((before - SECONDS))
+    local limit=$(($1 * $scale)) left=$((before - SECONDS))
     shift
     [ "$left" -ge 3 ] || { echo "no time left"; return 125; }
     timeout --kill-after=5 $((limit < left ? limit : left)) "$@"
@@ -238,14 +238,14 @@ ms() {
 # The peer of a model stays, and gives its memory back between its turns.
 peer_pid=
 peer_open() {
-    local line left=$((end - SECONDS)) limit=$((170 * scale))
+    local line left=$((end - SECONDS)) limit=$((170 * $scale))
     [ "$torch" ] || return 1
     # shellcheck disable=SC2086
     coproc PEER { exec timeout $((limit < left ? limit : left)) "$python" bench/gpu/torch_step.py $1 --device $torch 2>>"$out/torch.log"; }
     # shellcheck disable=SC2153
     peer_pid=${PEER_PID:-}
     [ -n "${PEER[1]:-}" ] && exec 3>&"${PEER[1]}" 4<&"${PEER[0]}" || return 1
-    read -r -t $((60 * scale)) -u 4 line && [[ $line == torch* ]] && peer_ms 1 $((100 * scale)) >/dev/null
+    read -r -t $((60 * $scale)) -u 4 line && [[ $line == torch* ]] && peer_ms 1 $((100 * $scale)) >/dev/null
 }
 # STEPS SECONDS
 peer_ms() {
@@ -302,7 +302,7 @@ speed() {
     if peer_open "$shape"; then peer=1; elif [ "$torch" ]; then none="did not run: $(tail -n 1 "$out/torch.log" | tr -d '|' | cut -c1-100)"; fi
     for _ in 1 2; do
         ours+=" $(ms "$shape" "$n")"
-        [ -z "$peer" ] || theirs+=" $(peer_ms "$n" $((60 * scale)))"
+        [ -z "$peer" ] || theirs+=" $(peer_ms "$n" $((60 * $scale)))"
         [ -z "${LLMC:-}" ] || [ "$emulated" ] || llmcs+=" $(llmc_ms "$l" "$batch")"
     done
     [ -z "$torch" ] || peer_close
@@ -407,6 +407,13 @@ of_models() { # FIRST LAST: those of the models
 
 of_models 0 0
 figures_of_ops
+longer() { # SEQUENCE BATCH
+    local shape of
+    shape="12 768 12 50304 $1 $2"
+    of=$(ms "$shape" 2)
+    row "GPT-2 124M at T = $1, micro-batch $2" "$(cell "$of" "$shape" "**failed** (train.log)")"
+}
+
 all_reduce "NCCL or RCCL"
 all_reduce "by way of the host" env TX_GPU_COMM=staged
 IFS=: read -r name shape n _ <<<"${models[0]}"
@@ -414,7 +421,17 @@ if [ "$cudnn" -gt 0 ] || [ "$emulated" ]; then
     other=$(ms "$shape" "$n" env TX_GPU_CUDNN_NONDETERMINISTIC=1)
     row "$name, backward of attention not deterministic; deterministic" "$(cell "$other" "$shape" "**failed** (train.log)"); $(cell "${ms_of[$name]}" "$shape" "**failed**")"
 fi
+timed=$(ms "$shape" "$n" env TX_GPU_GEMM_TIMING=1)
+row "$name, products timed; the library's first choice" "$(cell "$timed" "$shape" "**failed** (train.log)"); $(cell "${ms_of[$name]}" "$shape" "**failed**")"
 [ ${#models[@]} -eq 1 ] || of_models 1 $((${#models[@]} - 1))
+if [ -z "$emulated" ]; then
+    say ""
+    say "| long sequences, bf16 | tokens/s, share of ${peak:-?} TFLOP/s by llm.c's count and by Megatron's |"
+    say "|---|---|"
+    longer 8192 4
+    longer 32768 1
+    longer 131072 1
+fi
 
 say ""
 say "$SECONDS s in all; logs in $out"
