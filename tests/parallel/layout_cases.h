@@ -35,6 +35,7 @@ enum {
     MODEL,
     MICRO,
     DTYPE,
+    OPTIMIZER,
     STAGE, /* who keeps it */
     OFFLOAD,
     BUCKETS,
@@ -116,6 +117,11 @@ static const axis_choice dtype_choices[] = { { "fp32", "" },
                                              { "fp16-grads", "--fp16 --grad-dtype fp16 --initial-loss-scale 1024" },
                                              { "fp32-sums", "--bf16 --grad-dtype bf16 --grad-reduce-dtype fp32" },
                                              { "bf16-sums", "--bf16 --grad-reduce-dtype bf16" } };
+/* A row for each that updates in another way; its rate changes weights about as much as Adam's does. */
+static const axis_choice optimizer_choices[] = {
+    { "adam", "" },
+    { "sgd", "--optimizer sgd --lr 2e-2 --min-lr 2e-3" },
+};
 
 /* Who keeps it: ZeRO's run alone has these flags. A path in them is a folder for files. */
 #define TO_CPU    "--offload-optimizer cpu"
@@ -169,6 +175,7 @@ static const struct axis {
     [MODEL] = { model_choices, LENGTH(model_choices) },
     [MICRO] = { micro_choices, LENGTH(micro_choices) },
     [DTYPE] = { dtype_choices, LENGTH(dtype_choices) },
+    [OPTIMIZER] = { optimizer_choices, LENGTH(optimizer_choices) },
     [STAGE] = { stage_choices, LENGTH(stage_choices) },
     [OFFLOAD] = { offload_choices, LENGTH(offload_choices) },
     [BUCKETS] = { buckets_choices, LENGTH(buckets_choices) },
@@ -299,7 +306,7 @@ static inline int64_t vocab_of(const layout_case *c)
     return c->at[VOCAB] ? 509 : 512;
 }
 
-/* ---- in words: "2x2x2 sequence 1f1b - - dropout - even 509 gpt2 many fp32 stage0 - - -" ---- */
+/* ---- in words: "2x2x2 sequence 1f1b - - dropout - even 509 gpt2 many fp32 adam stage0 - - -" ---- */
 
 static inline void words_of(char *text, size_t cap, const layout_case *c)
 {

@@ -96,6 +96,7 @@ static pair draw_pair(draws *d, int number)
         if (number / LENGTH(models) % 3 < 2) p.b.at[DTYPE] = p.a.at[DTYPE];
     } while (vocab_of(&p.a) != vocab_of(&p.b) || !memcmp(&p.a, &p.b, sizeof p.a));
     p.a.at[DROPOUT] = p.b.at[DROPOUT] = draw(d, 2);
+    p.a.at[OPTIMIZER] = p.b.at[OPTIMIZER] = draw(d, axes[OPTIMIZER].n);
     return p;
 }
 
@@ -162,7 +163,11 @@ static tx_status run_side(layout_run *r, const pair *p, const layout_case *c)
 
 /* ---- what two checkpoints hold ---- */
 
-static const char *const parts[] = { TX_CKPT_MODEL, "exp_avg", "exp_avg_sq" };
+/* Part k of a checkpoint of the optimizer: the weights, then its states. */
+static const char *part_of(const tx_optim_type *o, int k)
+{
+    return k ? o->state_name[k - 1] : TX_CKPT_MODEL;
+}
 
 typedef struct tally {
     int64_t tensors, numbers;
@@ -186,14 +191,16 @@ static tx_status compare_tensor(const tx_checkpoint *a, const tx_checkpoint *b, 
     return TX_OK;
 }
 
-/* ps: of one rank, so all of the model. */
-static tx_status compare_tensors(const tx_checkpoint *a, const tx_checkpoint *b, const tx_params *ps, tally *n)
+/* t: of one rank, so all of the model. */
+static tx_status compare_tensors(const tx_checkpoint *a, const tx_checkpoint *b, const tx_trainer *t, tally *n)
 {
+    const tx_params *ps = &t->model->params;
+    const tx_optim_type *o = t->zero.optim.type;
     float *room;
     tx_status st = TX_OK;
     TX_TRY(tx_alloc(&room, (size_t)(2 * ps->numel), sizeof *room, "test"));
-    for (int k = 0; k < LENGTH(parts) && !st; k++)
-        for (int i = 0; i < ps->n && !st; i++) st = compare_tensor(a, b, parts[k], &ps->param[i], room, n);
+    for (int k = 0; k <= o->n_state && !st; k++)
+        for (int i = 0; i < ps->n && !st; i++) st = compare_tensor(a, b, part_of(o, k), &ps->param[i], room, n);
     tx_free(room);
     return st;
 }
@@ -213,12 +220,13 @@ static tx_status compare_places(const tx_checkpoint *a, const tx_checkpoint *b)
 }
 
 /* The checkpoints have the model's tensors and no others. */
-static tx_status count_tensors(const tx_checkpoint *c, const tx_params *ps)
+static tx_status count_tensors(const tx_checkpoint *c, const tx_trainer *t)
 {
+    int n_params = t->model->params.n, n_parts = 1 + t->zero.optim.type->n_state;
     size_t n = json_object_size(json_object_get(tx_checkpoint_manifest(c), "tensors"));
-    if (n == (size_t)(LENGTH(parts) * ps->n)) return TX_OK;
-    return TX_FAIL(TX_ERR_NUMERIC, "%s: %zu tensors, the model has %d of %d parts", tx_checkpoint_path(c), n, ps->n,
-                   LENGTH(parts));
+    if (n == (size_t)(n_parts * n_params)) return TX_OK;
+    return TX_FAIL(TX_ERR_NUMERIC, "%s: %zu tensors, the model has %d of %d parts", tx_checkpoint_path(c), n, n_params,
+                   n_parts);
 }
 
 /* The folders hold the same. */
@@ -234,9 +242,9 @@ static tx_status holds_the_same(const pair *p, const char *of_a, const char *of_
     TX_GOTO(tx_trainer_create(&t, cfg, vocab_of(&p->a), -1, false, NULL));
     TX_GOTO(tx_checkpoint_open(&a, of_a, &tx_comm_self));
     TX_GOTO(tx_checkpoint_open(&b, of_b, &tx_comm_self));
-    TX_GOTO(count_tensors(a, &t->model->params));
-    TX_GOTO(count_tensors(b, &t->model->params));
-    TX_GOTO(compare_tensors(a, b, &t->model->params, n));
+    TX_GOTO(count_tensors(a, t));
+    TX_GOTO(count_tensors(b, t));
+    TX_GOTO(compare_tensors(a, b, t, n));
     TX_GOTO(compare_places(a, b));
 out:
     tx_checkpoint_close(b);
@@ -365,9 +373,9 @@ static void run_pair(int number, const pair *p, summary *s)
     side_words(b, sizeof b, &p->b);
     tx_status st = examine(p, &f);
     add(s, &f, !st);
-    printf("%2d %-5s %-7s  %-74s %-74s %6lld  %.1e  %.1e%s%s\n", number, models[p->model].word,
-           p->a.at[DROPOUT] ? "dropout" : "", a, b, (long long)f.n.tensors, f.off, f.straight, st ? "  FAILED: " : "",
-           st ? tx_last_error() : "");
+    printf("%2d %-7s %-8s %-7s  %-74s %-74s %6lld  %.1e  %.1e%s%s\n", number, models[p->model].word,
+           optimizer_choices[p->a.at[OPTIMIZER]].word, p->a.at[DROPOUT] ? "dropout" : "", a, b, (long long)f.n.tensors,
+           f.off, f.straight, st ? "  FAILED: " : "", st ? tx_last_error() : "");
     fflush(stdout);
     for (int i = 0; i < LENGTH(folders); i++) (void)tx_remove_tree(in_scratch("%s", folders[i]));
 }
@@ -419,7 +427,8 @@ static int run_pairs(int first, int end, int step)
     summary s = { 0 };
     draw_pairs(list);
     print_coverage(list);
-    printf("   model          %-74s %-74s tensors    off  straight\n", "A: tensor x pipeline x data ranks", "B");
+    printf("   model   optimizer         %-74s %-74s tensors    off  straight\n", "A: tensor x pipeline x data ranks",
+           "B");
     for (int i = first; i < end; i += step) run_pair(i, &list[i], &s);
     s.failed += !is_as_exact(&s); /* all.sh counts */
     print_summary(&s);
