@@ -197,6 +197,18 @@ static void update(int64_t n)
           .m = tx_tensor1(mv, TX_F32, n), .v = tx_tensor1(mv + n, TX_F32, n), .g = tx_tensor1(p + n, TX_F32, n),
           .low = tx_tensor1(V == TX_F32 ? NULL : w, V, n), .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8,
           .grad_scale = 1, .t = 1);
+    const tx_lamb_rule rule = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .correct1 = 1, .correct2 = 1 };
+    double one = 1, *ratio = take(sizeof *ratio), *squares = take((size_t)(2 * n_sums) * sizeof *squares);
+    check(tx_device_write(ctx.device, ratio, &one, sizeof one));
+    BENCH("lamb_moments", 24.0 * (double)n + 16.0 * (double)n_sums, "GB/s", lamb_moments,
+          .m = tx_tensor1(mv, TX_F32, n), .v = tx_tensor1(mv + n, TX_F32, n), .p = tx_tensor1(p, TX_F32, n),
+          .g = tx_tensor1(p + n, TX_F32, n), .sums = tx_tensor2(squares, TX_F64, 2, n_sums), .rule = rule,
+          .grad_scale = 1);
+    BENCH("lamb_update", 16.0 * (double)n + (V == TX_F32 ? 0 : values((double)n)), "GB/s", lamb_update,
+          .p = tx_tensor1(p, TX_F32, n), .m = tx_tensor1(mv, TX_F32, n), .v = tx_tensor1(mv + n, TX_F32, n),
+          .low = tx_tensor1(V == TX_F32 ? NULL : w, V, n), .ratio = tx_tensor1(ratio, TX_F64, 1), .rule = rule,
+          .lr = 1e-4);
+    give(ratio), give(squares);
     BENCH("sumsq", values((double)n), "GB/s", sumsq, .x = tx_tensor1(w, V, n), .out = tx_tensor1(sums, TX_F64, n_sums));
     give(w), give(p), give(mv), give(sums);
 }

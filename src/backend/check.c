@@ -743,6 +743,43 @@ tx_status tx__check_sgd(const tx_sgd_args *a)
     return TX_OK;
 }
 
+/* Two sums of each of sumsq's blocks of x. */
+static bool is_pair_of_sums(tx_tensor sums, tx_tensor x)
+{
+    int64_t blocks = (tx_numel(x) + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK;
+    return sums.dtype == TX_F64 && flat(sums) && sums.n_dims == 2 && sums.dim[0] == 2 && sums.dim[1] == blocks;
+}
+
+tx_status tx__check_lamb_moments(const tx_lamb_moments_args *a)
+{
+    if (update_fits(a->p, a->g, (tx_tensor){ 0 }) && like(a->m, a->p) && like(a->v, a->p) &&
+        is_pair_of_sums(a->sums, a->p) && (!a->gate.data || is_gate(a->gate)))
+        return TX_OK;
+    return REFUSE(
+        "lamb_moments",
+        "p, m, v of one shape, fp32; g of that shape, float; sums [2, blocks] fp64; gate [3] fp64; contiguous", T(p),
+        T(m), T(v), T(g), T(sums), T(gate));
+}
+
+tx_status tx__check_lamb_ratio(const tx_lamb_ratio_args *a)
+{
+    bool ok = a->out.dtype == TX_F64 && flat(a->out) && a->sums.dtype == TX_I64 && flat(a->sums) &&
+              tx_numel(a->sums) == 2 * TX_EXACT_WORDS * tx_numel(a->out);
+    if (!ok) return REFUSE("lamb_ratio", "out [n] fp64, sums of two tx_exacts for each, contiguous", T(out), T(sums));
+    if (a->least <= a->most) return TX_OK;
+    return TX_FAIL(TX_ERR_ARG, "lamb_ratio: the least ratio is %g, the largest %g", a->least, a->most);
+}
+
+tx_status tx__check_lamb_update(const tx_lamb_update_args *a)
+{
+    if (update_fits(a->p, a->p, a->low) && like(a->m, a->p) && like(a->v, a->p) && a->ratio.dtype == TX_F64 &&
+        tx_numel(a->ratio) == 1 && (!a->gate.data || is_gate(a->gate)))
+        return TX_OK;
+    return REFUSE("lamb_update",
+                  "p, m, v of one shape, fp32; low of that shape, float; ratio [1] and gate [3] fp64; contiguous", T(p),
+                  T(m), T(v), T(low), T(ratio), T(gate));
+}
+
 tx_status tx__check_index(const char *op, const char *name, tx_tensor x, int64_t lo, int64_t hi)
 {
     const int32_t *value = x.data;

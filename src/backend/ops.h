@@ -280,6 +280,47 @@ typedef struct tx_sgd_args {
     tx_tensor gate; /* as adam's */
 } tx_sgd_args;
 
+/* ---- LAMB (arXiv:1904.00962; as DeepSpeed's FusedLamb): an update is scaled by the ratio of two norms, each of a
+ * whole tensor. So it is two ops, between which norms of fragments are summed and lamb_ratio follows from them. ---- */
+
+/* A parameter's direction: u = (m / correct1) / (sqrt(v / correct2) + eps) + weight_decay p, or with eps_inside with
+ * sqrt(v / correct2 + eps). correct1, correct2: 1, or what corrects the moments for their beginning with 0. */
+typedef struct tx_lamb_rule {
+    double beta1, beta2, eps, weight_decay, correct1, correct2;
+    bool eps_inside;
+} tx_lamb_rule;
+
+/* lamb_moments: g' = g grad_scale,  m = β1 m + (1-β1) g',  v = β2 v + (1-β2) g'²,
+ *  sums = { Σ p², Σ u² } over sumsq's blocks; 0 where the gate is closed. */
+typedef struct tx_lamb_moments_args {
+    tx_tensor m, v; /* same shape, in and out; fp32 or fp64 */
+    tx_tensor p;    /* same shape and type */
+    tx_tensor g;    /* as adam's */
+    tx_tensor sums; /* [2, blocks] fp64, out */
+    tx_lamb_rule rule;
+    double grad_scale;
+    tx_tensor gate; /* as adam's */
+} tx_lamb_moments_args;
+
+/* lamb_ratio: out = |p| / |u| kept within [least, most], 1 where either norm is 0; NaN where it is not finite. */
+typedef struct tx_lamb_ratio_args {
+    tx_tensor out;  /* [n] fp64, out */
+    tx_tensor sums; /* [n, 2, TX_EXACT_WORDS] i64: Σ p² and Σ u² as tx_exacts */
+    double least, most;
+} tx_lamb_ratio_args;
+
+/* lamb_update: p -= lr ratio u,  low = p, after lamb_moments, whose u it computes again: that costs less than keeping
+ *  it. */
+typedef struct tx_lamb_update_args {
+    tx_tensor p;     /* in and out; fp32 or fp64 */
+    tx_tensor m, v;  /* same shape and type */
+    tx_tensor low;   /* as adam's */
+    tx_tensor ratio; /* [1] fp64 */
+    tx_lamb_rule rule;
+    double lr;
+    tx_tensor gate; /* as adam's */
+} tx_lamb_update_args;
+
 /* ---- the table ---- */
 
 /* A row: `run` does the work in the memory `scratch`; the function `scratch` (optional) returns its size in bytes.

@@ -700,6 +700,55 @@ static void sgd(tx_ctx *c, const int64_t *p, results *o)
     if (low.data) out(o, "low", low, 4);
 }
 
+/* p: n, with a gate, closed, gradients of the values' type, eps inside the root */
+static void lamb(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t n = p[0], blocks = (n + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK;
+    tx_tensor w = RAND(TX_F32, n), m = RAND(TX_F32, n), v = RAND(TX_F32, n), low = ZEROS(V, n);
+    tx_tensor g = RAND(p[3] ? V : TX_F32, n), sums = RAND(TX_F64, 2, blocks), ratio = ZEROS(TX_F64, 1);
+    for (int64_t i = 0; i < n; i++) ((float *)v.data)[i] *= ((float *)v.data)[i];
+    ((double *)ratio.data)[0] = 0.75;
+    if (n == 17) low.data = NULL;
+    tx_tensor gate = p[1] ? open_gate() : (tx_tensor){ 0 };
+    if (p[2]) ((double *)gate.data)[2] = 0;
+    const tx_lamb_rule rule = { .beta1 = 0.9,
+                                .beta2 = 0.999,
+                                .eps = p[4] ? 1e-3 : 1e-6,
+                                .weight_decay = 0.01,
+                                .correct1 = p[4] ? 0.19 : 1,
+                                .correct2 = p[4] ? 0.002 : 1,
+                                .eps_inside = p[4] };
+    RUN(c, lamb_moments, .m = m, .v = v, .p = w, .g = g, .sums = sums, .rule = rule, .grad_scale = 0.125, .gate = gate);
+    out(o, "m", m, 4);
+    out(o, "v", v, 4);
+    out(o, "sums", sums, 16); /* squares of what is some epsilons off */
+    RUN(c, lamb_update, .p = w, .m = m, .v = v, .low = low, .ratio = ratio, .rule = rule, .lr = 1e-2, .gate = gate);
+    out(o, "p", w, 4);
+    if (low.data) out(o, "low", low, 4);
+}
+
+/* Ratios of norms within bounds, at them, without either norm, and of one that is not finite. */
+static void lamb_ratios(tx_ctx *c, const int64_t *p, results *o)
+{
+    static const double square[][2] = { { 4, 16 },       { 4, 0x1p-20 }, { 0x1p-20, 4 },
+                                        { 0, 4 },        { 4, 0 },       { 0, 0 },
+                                        { 4, INFINITY }, { NAN, 4 },     { 0x1p-250, 0x1p-251 } };
+    enum { N = sizeof square / sizeof *square };
+    tx_tensor sums = ZEROS(TX_I64, N, 2, TX_EXACT_WORDS), ratio = ZEROS(TX_F64, N), bad = ZEROS(TX_F64, 1);
+    tx_tensor finite = tx_tensor1(ratio.data, TX_F64, N);
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < 2; k++) tx_exact_add((tx_exact *)sums.data + 2 * i + k, square[i][k]);
+    RUN(c, lamb_ratio, .out = ratio, .sums = sums, .least = 0.01, .most = (double)p[0]);
+    double *r = ratio.data;
+    for (int i = 0; i < N; i++) {
+        bool is_bad = !isfinite(square[i][0]) || !isfinite(square[i][1]);
+        assert_true(isnan(r[i]) == is_bad);
+        if (is_bad) ((double *)bad.data)[0] += 1, r[i] = 0;
+    }
+    out(o, "ratio", finite, 0);
+    o->r[o->n - 1].exact = true;
+}
+
 /* Numbers of all sizes, and at the end what is not finite; their sum and what follows from it.   p: n, the last one */
 static void exact_sums(tx_ctx *c, const int64_t *p, results *o)
 {
@@ -925,6 +974,17 @@ static const op_case cases[] = {
     { "sgd with a closed gate 65", sgd, { 65, 1, 1 } },
     { "sgd, value gradients 17", sgd, { 17, 0, 0, 1 } },
     { "sgd, value gradients 70001", sgd, { 70001, 1, 0, 1 } },
+    { "lamb 1", lamb, { 1 } },
+    { "lamb 17", lamb, { 17 } },
+    { "lamb 128", lamb, { 128, 1, 0, 1 } },
+    { "lamb 70001", lamb, { 70001 } },
+    { "lamb with a gate 70001", lamb, { 70001, 1 } },
+    { "lamb with a closed gate 65", lamb, { 65, 1, 1 } },
+    { "lamb, corrected moments, eps inside 70001", lamb, { 70001, 1, 0, 0, 1 } },
+    { "lamb, value gradients 17", lamb, { 17, 0, 0, 1 } },
+    { "lamb, value gradients 70001", lamb, { 70001, 1, 0, 1 } },
+    { "lamb_ratio", lamb_ratios, { 10 } },
+    { "lamb_ratio from 0.01 to 1", lamb_ratios, { 1 } },
     { "exact_add 1", exact_sums, { 1 } },
     { "exact_add 50001", exact_sums, { 50001 } },
     { "exact_add with infinity 300", exact_sums, { 300, 1 } },

@@ -282,16 +282,7 @@ TX_GPU_ROW tx_status tx__gpu_col_sum(tx_ctx *c, const tx_col_sum_args *a, void *
     return tx__gpu_launched(c, "col_sum");
 }
 
-/* ---- sums over blocks of TX_SUMSQ_BLOCK ---- */
-
-/* 32 lanes have four elements each; sums of pairs, of fours and so on, always in this order. */
-#define LANES 32
-
-__device__ static inline double lanes_sum(double v)
-{
-    for (int m = LANES / 2; m; m >>= 1) v += shfl_xor(v, m);
-    return v;
-}
+/* ---- sums over blocks of TX_SUMSQ_BLOCK, by lanes_sum ---- */
 
 template <class T> __global__ void sumsq_kernel(double *out, const T *x, int64_t n, int64_t blocks)
 {

@@ -1,9 +1,7 @@
 /* optim.cu - the gradients' norm and what follows from it, and the updates. No number of it passes through the host. */
-#include "backend/gpu/gpu.h"
+#include "backend/gpu/update.h"
 
 /* ---- exact_add: the limbs are whole numbers, so that the order of additions does not show ---- */
-
-typedef unsigned long long word;
 
 /* tx_exact_add (base/exact.c), to limbs that others add to at the same time. */
 __device__ static inline void add_exactly(word *limb, double *beyond, double x)
@@ -56,36 +54,6 @@ TX_GPU_ROW tx_status tx__gpu_exact_add(tx_ctx *c, const tx_exact_add_args *a, vo
 
 /* ---- clip ---- */
 
-__device__ static inline int leading_zeros(word x)
-{
-    int n = 0;
-    for (; n < 64 && !(x >> 63); n++) x <<= 1;
-    return n;
-}
-
-/* tx_exact_value (base/exact.c). */
-__device__ static double exact_value(const word *limb, double beyond)
-{
-    uint32_t digit[TX_EXACT_LIMBS + 2];
-    word carry = 0;
-    int top = 0;
-    if (beyond != 0) return beyond;
-    for (int k = 0; k < TX_EXACT_LIMBS + 2; k++) {
-        word x = k < TX_EXACT_LIMBS ? limb[k] : 0, sum = (x & 0xffffffffull) + (carry & 0xffffffffull);
-        digit[k] = (uint32_t)sum;
-        carry = (x >> 32) + (carry >> 32) + (sum >> 32);
-        if (digit[k]) top = k;
-    }
-    if (top < 2) top = 2;
-    word head = (word)digit[top] << 32 | digit[top - 1], rest = digit[top - 2];
-    int shift = head ? leading_zeros(head) : 32;
-    if (shift > 32) shift = 32;
-    head = head << shift | (shift ? rest << 32 >> (64 - shift) : 0);
-    bool below = shift < 32 && (uint32_t)(rest << shift);
-    for (int k = 0; k < top - 2; k++) below = below || digit[k];
-    return ldexp((double)(head | (word)below), 32 * (top - 1) - 320 - shift);
-}
-
 __global__ void clip_kernel(double *out, const word *sum, double loss_scale, double max_norm)
 {
     double beyond;
@@ -106,13 +74,6 @@ TX_GPU_ROW tx_status tx__gpu_clip(tx_ctx *c, const tx_clip_args *a, void *scratc
 }
 
 /* ---- updates ---- */
-
-/* What an update multiplies gradients with; false: nothing is to be changed. */
-__device__ static inline bool is_open(const double *gate, double grad_scale, float *scale)
-{
-    *scale = (float)(gate ? grad_scale * gate[1] : grad_scale);
-    return !gate || gate[2] != 0;
-}
 
 struct adam_numbers {
     double grad_scale;
@@ -154,20 +115,6 @@ template <class G, class L> __global__ void adam_kernel(adam_arrays<G, L> a, ada
         adam_one(s, scale, f32(a.g[i]), &a.p[i], &a.m[i], &a.v[i]);
         if (a.low) a.low[i] = to<L>(a.p[i]);
     }
-}
-
-static tx_status need_fp32(const char *op, tx_tensor p)
-{
-    if (p.dtype == TX_F32) return TX_OK;
-    return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: backend gpu updates fp32, not %s", op, tx_dtype_name(p.dtype));
-}
-
-/* Of what 16-byte accesses do; gradients and low ones take 4 elements of 2 bytes or more. */
-static int64_t packs_of(const void *const *address, int n_addresses, int64_t n)
-{
-    for (int i = 0; i < n_addresses; i++)
-        if (!aligned16(address[i])) return 0;
-    return n / 4;
 }
 
 template <class G, class L>

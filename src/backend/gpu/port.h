@@ -331,6 +331,14 @@ __device__ static inline float warp_max(float v)
     return v;
 }
 
+/* Over 32 lanes, whatever a warp has: sums of pairs, of fours and so on, always in this order. */
+#define LANES 32
+__device__ static inline double lanes_sum(double v)
+{
+    for (int m = LANES / 2; m; m >>= 1) v += shfl_xor(v, m);
+    return v;
+}
+
 /* Both sums of all threads of a block, as block_sum. */
 __device__ static inline void block_sum2(float *a, float *b)
 {

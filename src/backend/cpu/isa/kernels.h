@@ -14,6 +14,17 @@ typedef struct tx__sgd_step {
     float scale, momentum, rate, decay;
 } tx__sgd_step;
 
+/* LAMB's constants, folded: u = first m / (sqrt(second v + inside) + outside) + decay p,  p -= rate u */
+typedef struct tx__lamb_step {
+    float scale, beta1, beta2, one_minus_beta1, one_minus_beta2, first, second, inside, outside, decay, rate;
+} tx__lamb_step;
+
+typedef struct tx__lamb_arrays {
+    float *m, *v;
+    const float *p, *g;
+    double *of_p, *of_u; /* squares of p and of u: a sum for each TX_SUMSQ_BLOCK elements */
+} tx__lamb_arrays;
+
 typedef struct tx__drop {
     tx_rng rng;
     uint32_t drop;
