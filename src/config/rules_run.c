@@ -262,6 +262,25 @@ static void rule_states_are_adams(const tx__check *k)
                 tx_optimizer_kind_word(k->c->optimizer));
 }
 
+static void rule_lamb(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    const struct {
+        const char *flag;
+        bool given;
+    } own[] = { { "lamb-max-coeff", k->g->lamb_max_coeff },
+                { "lamb-min-coeff", k->g->lamb_min_coeff },
+                { "lamb-bias-correction", k->g->lamb_bias_correction },
+                { "lamb-eps-inside-sqrt", k->g->lamb_eps_inside_sqrt } };
+    if (k->bad->optimizer) return;
+    for (size_t i = 0; i < sizeof own / sizeof *own && c->optimizer != TX_OPTIMIZER_LAMB; i++)
+        if (own[i].given)
+            tx__violate(k->v, "--%s is for --optimizer lamb, not %s", own[i].flag,
+                        tx_optimizer_kind_word(c->optimizer));
+    if (!k->bad->lamb_max_coeff && !k->bad->lamb_min_coeff && c->lamb_min_coeff > c->lamb_max_coeff)
+        tx__violate(k->v, "--lamb-min-coeff %g is more than --lamb-max-coeff %g", c->lamb_min_coeff, c->lamb_max_coeff);
+}
+
 /* Tasks are scored by a decoder, which has the whole of a rank's layers in one piece. */
 static void rule_eval_tasks_can_be_scored(const tx__check *k)
 {
@@ -313,6 +332,7 @@ const tx__rule tx__rules_run[] = {
     { "training", rule_scheduler_source_is_one },
     { "training", rule_weight_decay_has_its_ends },
     { "training", rule_states_are_adams },
+    { "training", rule_lamb },
     { "training", rule_less_than_one },
     { NULL, rule_sizes_have_units },
     { NULL, tx__check_profile },

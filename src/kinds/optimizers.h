@@ -10,18 +10,22 @@
 /* Traits. */
 enum {
     TX_OPTIMIZER_PLAIN = 0,
-    TX_OPTIMIZER_MOMENTS = 1, /* keeps Adam's two averages, of --adam-beta1 and --adam-beta2 */
-    TX_OPTIMIZER_UPSTREAM = 2 /* Megatron's and DeepSpeed's checkpoints hold its state: of one row */
+    TX_OPTIMIZER_MOMENTS = 1,  /* keeps Adam's two averages, of --adam-beta1 and --adam-beta2 */
+    TX_OPTIMIZER_UPSTREAM = 2, /* Megatron's and DeepSpeed's checkpoints hold its state: of one row */
+    TX_OPTIMIZER_NORMS = 4     /* its update needs norms of whole tensors: optim.h's `measure` goes before it */
 };
 
 /*   X(constant, word, its tx_optim_type (optim/optim.h), DeepSpeed's name, another name in DeepSpeed's JSON or NULL,
  *     traits) */
 #define TX_OPTIMIZERS(X)                                                                                       \
     X(TX_OPTIMIZER_ADAM, "adam", tx_optim_adam, "Adam", "AdamW", TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_UPSTREAM) \
-    X(TX_OPTIMIZER_SGD, "sgd", tx_optim_sgd, "SGD", NULL, TX_OPTIMIZER_PLAIN)
+    X(TX_OPTIMIZER_SGD, "sgd", tx_optim_sgd, "SGD", NULL, TX_OPTIMIZER_PLAIN)                                  \
+    X(TX_OPTIMIZER_LAMB, "lamb", tx_optim_lamb, "Lamb", "FusedLamb", TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_NORMS)
 
-#define TX_OPTIMIZERS_HELP \
-    "adam: with decoupled weight decay; sgd: with momentum, weight decay as part of the gradient."
+#define TX_OPTIMIZERS_HELP                                                                                        \
+    "adam: with decoupled weight decay; sgd: with momentum, weight decay as part of the gradient; "               \
+    "lamb: Adam's direction with weight decay, of each tensor as long as --lamb-max-coeff lets it be beside the " \
+    "weights."
 
 TX_KIND(optimizer_kind, TX_OPTIMIZERS)
 

@@ -34,6 +34,11 @@ int tx_optim_n_state(const tx_config *cfg, const tx_client_optimizer *client)
     return client ? client->n_state : tx_optim_type_of(cfg->optimizer)->n_state;
 }
 
+bool tx_optim_has_norms(const tx_config *cfg, const tx_client_optimizer *client)
+{
+    return !client && tx_optimizer_traits(cfg->optimizer) & TX_OPTIMIZER_NORMS;
+}
+
 enum { AT_A_TIME = 4096 }; /* gradients that are not fp32 */
 
 /* Gradients of elements [at, at + n) of a range. */

@@ -77,6 +77,7 @@ tx_status tx_optim_init(tx_optim *o, const tx_optim_args *a)
     TX_GOTO(tx_device_take(device, &o->squares, (size_t)TX_EXACT_WORDS * sizeof *o->squares, false, what));
     TX_GOTO(tx_device_take(device, &o->gate, 3 * sizeof *o->gate, false, what));
     TX_GOTO(tx_device_take_host(device, &o->seen, sums_bytes, what));
+    if (o->type->measure) TX_GOTO(tx__optim_norms_open(o, a->n_tensors));
 out:
     if (st) tx_optim_deinit(o);
     return st;
@@ -88,6 +89,7 @@ void tx_optim_deinit(tx_optim *o)
     tx_device_give(o->device, o->squares);
     tx_device_give(o->device, o->gate);
     tx_device_give_host(o->device, o->seen);
+    tx__optim_norms_close(o);
     tx_free(o->all);
     *o = (tx_optim){ 0 };
 }
@@ -359,6 +361,8 @@ tx_status tx_optim_step_some(tx_ctx *c, const tx_optim *o, const tx_optim_step *
     tx_at_part(c, STEP);
     for (int i = first; i < end; i++) {
         tx_optim_step one = tx_optim_step_of(s, &o->range[i]);
+        tx_optim_norm norm = tx_optim_norm_of(o, &o->range[i]);
+        one.norm = &norm;
         TX_TRY(fetch(o, i, TX_FETCH_ALL, true));
         TX_TRY(o->type->step(c, o, &o->range[i], &one));
     }

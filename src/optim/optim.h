@@ -28,6 +28,7 @@ typedef struct tx_optim_range {
     double lr_scale, decay_scale;     /* factors of the learning rate and of weight decay */
     int group;                        /* whose settings are for it */
     bool counted;                     /* in norms and counts: no other rank of the group has the same */
+    int tensor;                       /* the tensor's number among those of this rank, [0, tx_optim_norms.n) */
     const char *name;                 /* for messages */
     float *value;                     /* master weights */
     tx_tensor grad;                   /* [numel], fp32, bf16 or fp16 */
@@ -55,7 +56,15 @@ typedef struct tx_optim_step {
     const tx_optim_setting *setting; /* by group; NULL: none */
     tx_tensor gate; /* adam's in ops.h: what gradients are multiplied with, and whether anything happens at all */
     int64_t t;      /* 1 for the first */
+    struct tx_optim_norm *norm; /* of the range's tensor, where the optimizer measures; else NULL */
 } tx_optim_step;
+
+/* Norms of a whole tensor, of which a range may be a stretch (TX_OPTIMIZER_NORMS). */
+typedef struct tx_optim_norm {
+    tx_tensor sum[2]; /* [TX_EXACT_WORDS] each: squares of the weights and of the update, added to by `measure` */
+    tx_tensor ratio;  /* [1] fp64, for `step` */
+    double *blocks;   /* room for two sums of each block of a slab */
+} tx_optim_norm;
 
 /* A member of torch's param_groups, and the options that it is of: one, or a pair. */
 typedef struct tx_optim_member {
@@ -67,6 +76,11 @@ typedef struct tx_optim_type {
     const char *state_name[TX_OPTIM_MAX_STATE]; /* torch's, Megatron's and DeepSpeed's: "exp_avg" */
     const tx_optim_member *member; /* of one that Megatron's and DeepSpeed's checkpoints hold; NULLs at the end */
     tx_status (*step)(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s);
+    /* With TX_OPTIMIZER_NORMS, else NULL. Called of all ranges before `step` of any: changes state, and adds to
+     * s->norm's sums; and between the two once: ratios of the sums of all tensors.   @ratio [n] fp64
+     * @sums [n, 2, TX_EXACT_WORDS] i64 */
+    tx_status (*measure)(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s);
+    tx_status (*rate)(tx_ctx *c, const tx_optim *o, tx_tensor ratio, tx_tensor sums);
 } tx_optim_type;
 
 /* Of each row: tx_optim_adam in adam.c, ... */
@@ -83,8 +97,17 @@ const tx_optim_type *tx_optim_type_at(int i);
 tx_status tx_optim_check_client(const tx_client_optimizer *o);
 tx_optim_type tx__optim_of_client(const tx_client_optimizer *o);
 
-/* Buffers of state that a run's optimizer has. */
+/* Buffers of state that a run's optimizer has, and whether it needs norms of whole tensors. */
 int tx_optim_n_state(const tx_config *cfg, const tx_client_optimizer *client);
+bool tx_optim_has_norms(const tx_config *cfg, const tx_client_optimizer *client);
+
+/* The sums and ratios of all tensors of a rank, where its ranges are, and of an optimizer whose update is in the host's
+ * memory there. */
+typedef struct tx_optim_norms {
+    int n;
+    int64_t *sums, *host_sums;  /* owned; [n, 2, TX_EXACT_WORDS] */
+    double *ratio, *host_ratio; /* owned; [n] */
+} tx_optim_norms;
 
 struct tx_optim {
     const tx_optim_type *type;
@@ -105,6 +128,7 @@ struct tx_optim {
     int64_t *squares;                /* owned; [TX_EXACT_WORDS] */
     double *gate;                    /* owned; [3] as clip in ops.h has it */
     double *seen;                    /* owned; the host's: of block_sums, or of gate */
+    tx_optim_norms norms;            /* of an optimizer that measures */
     tx_comm *ranks;                  /* borrowed: those whose ranges make the model together */
     struct tx__optim_sums *all;      /* owned; [ranks], theirs */
     int64_t t;                       /* updates so far */
@@ -122,7 +146,7 @@ typedef struct tx_optim_args {
     tx_comm *ranks;                    /* norms and counts are collective over these */
     tx_device *device;                 /* where the ranges are; NULL: the host */
     const tx_optim_range *range;
-    int n_ranges;
+    int n_ranges, n_tensors; /* tensors: that the ranges are of */
 } tx_optim_args;
 
 /* TX_ERR_NOMEM, TX_ERR_UNSUPPORTED. */
@@ -156,6 +180,21 @@ tx_optim_step tx_optim_next(const tx_optim *o, double lr, double weight_decay);
 
 /* The same for one range: its factors, and weight decay of the decaying group only. */
 tx_optim_step tx_optim_step_of(const tx_optim_step *s, const tx_optim_range *r);
+
+/* norms.c, where the type measures: before the update begin; some, until all ranges have been measured; sums; then the
+ * caller adds these up over the ranks that share a tensor; end. Words of sums are whole numbers, so that it does not
+ * show in which order they are added. With o->host all is measured there.   @sums [tensors, 2, TX_EXACT_WORDS] i64 */
+tx_status tx_optim_measure_begin(tx_ctx *c, tx_optim *o);
+tx_status tx_optim_measure_some(tx_ctx *c, const tx_optim *o, const tx_optim_step *s, int first, int end);
+tx_status tx_optim_measure_sums(tx_ctx *c, tx_optim *o, tx_tensor *sums);
+tx_status tx_optim_measure_end(tx_ctx *c, tx_optim *o);
+
+/* Of the range's tensor; of a type that does not measure, nothing. */
+tx_optim_norm tx_optim_norm_of(const tx_optim *o, const tx_optim_range *r);
+
+/* norms.c. */
+tx_status tx__optim_norms_open(tx_optim *o, int n_tensors);
+void tx__optim_norms_close(tx_optim *o);
 
 /* Updates ranges [first, end); each as tx_optim_step_of says. */
 tx_status tx_optim_step_some(tx_ctx *c, const tx_optim *o, const tx_optim_step *s, int first, int end);

@@ -144,25 +144,34 @@ static void *values_of(const tx_zero *z, const tx_optim_range *r, size_t *bytes)
     return z->dtype == TX_F32 ? (void *)r->value : r->low.data;
 }
 
+/* What the update does on the host: a function of it, and what it needs of the numbers and changes. */
+typedef struct work {
+    tx_status (*of)(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s);
+    unsigned needs;
+    bool grads, values; /* reads gradients; writes values */
+} work;
+
 /* Copies a range's gradients, and values that the update starts from, to a place that is free. */
-static tx_status down_start(tx_zero *z, int i)
+static tx_status down_start(tx_zero *z, int i, const work *w)
 {
     const tx_optim_range *r = &z->range[i];
     place *p = &z->offload.bounce->at[i % N_PLACES];
     tx_device *d = z->c->device;
     size_t bytes = (size_t)r->numel * sizeof(float);
     TX_TRY(tx_device_event_wait(d, p->up));
-    TX_TRY(copy_down(z, p->grad, r->grad.data, (size_t)r->numel * z->grads.size));
+    if (w->grads) TX_TRY(copy_down(z, p->grad, r->grad.data, (size_t)r->numel * z->grads.size));
     if (z->dtype == TX_F32 && values_there(z)) TX_TRY(copy_down(z, p->value, r->value, bytes));
     return tx_device_record(d, p->down, TX_STREAM_COPY);
 }
 
-static tx_status update(tx_zero *z, const tx_optim_step *s, int i)
+static tx_status update(tx_zero *z, const tx_optim_step *s, int i, const work *w)
 {
     tx__bounce *b = z->offload.bounce;
     place *p = &b->at[i % N_PLACES];
     tx_optim_step one = tx_optim_step_of(s, &z->range[i]);
-    TX_TRY(tx_zero_fetch(z, i, TX_FETCH_ALL, true));
+    tx_optim_norm norm = tx_optim_norm_of(&z->optim, &z->range[i]);
+    one.norm = &norm;
+    TX_TRY(tx_zero_fetch(z, i, w->needs, true));
     tx_optim_range r = z->range[i];
     size_t bytes;
     void *to = values_of(z, &r, &bytes);
@@ -171,13 +180,13 @@ static tx_status update(tx_zero *z, const tx_optim_step *s, int i)
     if (values_there(z) && z->dtype == TX_F32) r.value = p->value;
     if (values_there(z) && z->dtype != TX_F32) r.low.data = p->value;
     TX_TRY(tx_device_event_wait(z->c->device, p->down));
-    TX_TRY(z->optim.type->step(&b->host, &z->optim, &r, &one));
-    if (!values_there(z) || b->gate[2] == 0) return TX_OK;
+    TX_TRY(w->of(&b->host, &z->optim, &r, &one));
+    if (!w->values || !values_there(z) || b->gate[2] == 0) return TX_OK;
     TX_TRY(copy_up(z, to, p->value, bytes));
     return tx_device_record(z->c->device, p->up, TX_STREAM_COPY);
 }
 
-tx_status tx__bounce_step_some(tx_zero *z, const tx_optim_step *s, int first, int end)
+static tx_status work_on(tx_zero *z, const tx_optim_step *s, int first, int end, const work *w)
 {
     tx__bounce *b = z->offload.bounce;
     tx_device *d = z->c->device;
@@ -185,13 +194,26 @@ tx_status tx__bounce_step_some(tx_zero *z, const tx_optim_step *s, int first, in
     if (first == 0) TX_TRY(tx_device_read(d, b->gate, z->optim.gate, 3 * sizeof *b->gate));
     TX_TRY(tx_device_record(d, b->ready, TX_STREAM_COMPUTE));
     TX_TRY(tx_device_stream_wait(d, TX_STREAM_COPY, b->ready));
-    for (int i = first; i < end && i < first + N_PLACES - 1; i++) TX_TRY(down_start(z, i));
+    for (int i = first; i < end && i < first + N_PLACES - 1; i++) TX_TRY(down_start(z, i, w));
     for (int i = first; i < end; i++) {
-        TX_TRY(update(z, s, i));
-        if (i + N_PLACES - 1 < end) TX_TRY(down_start(z, i + N_PLACES - 1));
+        TX_TRY(update(z, s, i, w));
+        if (i + N_PLACES - 1 < end) TX_TRY(down_start(z, i + N_PLACES - 1, w));
     }
     TX_TRY(tx_device_record(d, b->ready, TX_STREAM_COPY));
     return tx_device_stream_wait(d, TX_STREAM_COMPUTE, b->ready);
+}
+
+tx_status tx__bounce_step_some(tx_zero *z, const tx_optim_step *s, int first, int end)
+{
+    const tx_optim_type *type = z->optim.type;
+    return work_on(z, s, first, end,
+                   &(work){ .of = type->step, .needs = TX_FETCH_ALL, .grads = !type->measure, .values = true });
+}
+
+tx_status tx__bounce_measure_some(tx_zero *z, const tx_optim_step *s, int first, int end)
+{
+    return work_on(z, s, first, end,
+                   &(work){ .of = z->optim.type->measure, .needs = TX_FETCH_MASTER | TX_FETCH_STATE, .grads = true });
 }
 
 /* ---- offloaded values that layers are about to read ---- */

@@ -58,6 +58,7 @@ tx_status tx__offload_values_start(tx_zero *z, int bucket, void *to, tx_tier_req
 tx_status tx__bounce_open(tx_zero *z);
 void tx__bounce_close(tx_zero *z);
 tx_status tx__bounce_step_some(tx_zero *z, const tx_optim_step *s, int first, int end);
+tx_status tx__bounce_measure_some(tx_zero *z, const tx_optim_step *s, int first, int end);
 
 /* Bytes to the device and from it. */
 void tx__bounce_moved(const tx_zero *z, uint64_t *up, uint64_t *down);

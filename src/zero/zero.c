@@ -183,6 +183,7 @@ static tx_optim_range range_of(const tx_zero *z, int i)
                          .decay_scale = p->decay_scale,
                          .group = p->group,
                          .counted = p->counted,
+                         .tensor = z->norms.of_row ? z->norms.of_row[s->row] : 0,
                          .name = p->name,
                          .value = element(z->master, begin_of(z, tx_zero_whole_masters(z), s), sizeof(float)) };
     if (z->dtype != TX_F32)
@@ -334,6 +335,7 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args 
                        "the optimizer %s computes in the host's memory: on a GPU it needs --offload-optimizer",
                        a->optimizer->name);
     count_once(z);
+    if (tx_optim_has_norms(cfg, a->optimizer) && a->train) TX_GOTO(tx__zero_norms_open(z));
     TX_GOTO(open_buckets(z));
     tx__offload_plan(z);
     TX_GOTO(cut_fragments(z));
@@ -346,7 +348,8 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args 
                               .ranks = tx_grid_group(z->grid, z->over_world ? TX_GROUP_WORLD : TX_GROUP_MODEL),
                               .device = c->device,
                               .range = z->range,
-                              .n_ranges = z->n_ranges }));
+                              .n_ranges = z->n_ranges,
+                              .n_tensors = ps->n }));
     z->optim.fetch = tx__offload_fetch;
     z->optim.fetch_user = z;
 out:
@@ -398,6 +401,7 @@ void tx_zero_close(tx_zero *z)
     tx_device *d = z->c ? z->c->device : NULL;
     tx__offload_close(z);
     tx_optim_deinit(&z->optim);
+    tx__zero_norms_close(z);
     tx__pool_close(&z->values, d);
     tx__pool_close(&z->grads, d);
     tx__pool_close(&z->sums, d);
@@ -466,6 +470,7 @@ tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay)
 {
     tx_optim_step s = tx_optim_next(&z->optim, lr, weight_decay);
     tx__zero_drop_all(z);
+    if (z->norms.of_row) TX_TRY(tx__zero_measure(z, &s));
     for (int k = 0; k < z->flat.n_buckets; k++) {
         int first = z->first_range[k], end = z->first_range[k + 1];
         TX_TRY(z->offload.bounce ? tx__bounce_step_some(z, &s, first, end)

@@ -64,6 +64,15 @@ typedef struct tx_unit_now {
     int work;         /* the pool buffer that it writes them to, or -1: they are written where they are collected */
 } tx_unit_now;
 
+/* The tensors of a rank in the order of their norms (zero_norms.c): those of a reduce group side by side, first the
+ * ones that tensor ranks split. */
+typedef struct tx_zero_norms {
+    int *of_row; /* owned; a row's number; NULL: the optimizer measures nothing */
+    struct {
+        int first, whole, end; /* [first, whole) are split */
+    } group[TX_N_GROUPS];
+} tx_zero_norms;
+
 typedef struct tx_zero {
     tx_unit_hooks hooks; /* for a model's batches */
     tx_ctx *c;           /* borrowed, as the next three */
@@ -98,6 +107,7 @@ typedef struct tx_zero {
     int n_ranges;
     int *first_range; /* [flat.n_buckets + 1] of each bucket */
     tx_optim optim;
+    tx_zero_norms norms;
     struct {
         const tx_param *param; /* NULL: in no gradient, or there was no watch */
         int64_t element;
@@ -129,6 +139,12 @@ tx_status tx__zero_pre_backward(void *z, int unit);
 tx_status tx__zero_post_backward(void *z, int unit, bool last);
 
 void tx__zero_drop_all(tx_zero *z); /* gather.c: values change */
+
+/* zero_norms.c: the order, which range_of reads; and what goes before the update of an optimizer that measures, a
+ * collective of the ranks that share tensors. TX_ERR_NOMEM. */
+tx_status tx__zero_norms_open(tx_zero *z);
+void tx__zero_norms_close(tx_zero *z);
+tx_status tx__zero_measure(tx_zero *z, const tx_optim_step *s);
 
 /* Points the values, or the gradients, of the bucket's rows into `data`, where the bucket begins; NULL: nowhere. The
  * gradients only where layers write them there, in fp32. */

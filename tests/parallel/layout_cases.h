@@ -121,6 +121,7 @@ static const axis_choice dtype_choices[] = { { "fp32", "" },
 static const axis_choice optimizer_choices[] = {
     { "adam", "" },
     { "sgd", "--optimizer sgd --lr 2e-2 --min-lr 2e-3" },
+    { "lamb", "--optimizer lamb --lr 2e-2 --min-lr 2e-3" },
 };
 
 /* Who keeps it: ZeRO's run alone has these flags. A path in them is a folder for files. */
