@@ -34,6 +34,8 @@ numbers out >straight
 grep -q "computes on GPU 0, .*emulated\|computes on GPU 0, " out || { cat out; die "does not say on which GPU"; }
 ok "${train[@]}" --bf16
 numbers out >straight_bf16
+ok "${train[@]}" --optimizer lamb --lr 2e-2
+numbers out >straight_lamb
 
 # layout N FLAGS...: must be the run of one rank
 layout() {
@@ -41,7 +43,11 @@ layout() {
     shift
     all_ranks "$n" "$TRIAX" "${train[@]}" "$@"
     numbers out >these
-    case " $* " in *" --bf16 "*) same_run "$n ranks $*" straight_bf16 these 2e-3 ;; *) same_run "$n ranks $*" straight these 1e-5 ;; esac
+    case " $* " in
+    *" --bf16 "*) same_run "$n ranks $*" straight_bf16 these 2e-3 ;;
+    *" lamb "*) same_run "$n ranks $*" straight_lamb these 1e-5 ;;
+    *) same_run "$n ranks $*" straight these 1e-5 ;;
+    esac
 }
 tp=--tensor-model-parallel-size
 pp=--pipeline-model-parallel-size
@@ -56,6 +62,10 @@ layout 2 --zero-stage 3
 layout 4 $tp 2 $pp 2 --sequence-parallel --recompute-granularity full --recompute-method uniform
 layout 4 $tp 2 --zero-stage 3 --bf16
 layout 2 --zero-stage 2 --bf16 --offload-optimizer cpu
+lamb=(--optimizer lamb --lr 2e-2) # norms of tensors that several ranks have parts of
+layout 2 "${lamb[@]}" $tp 2
+layout 2 "${lamb[@]}" --zero-stage 1 --offload-optimizer cpu
+layout 4 "${lamb[@]}" $tp 2 --zero-stage 3
 
 # saved by one layout, gone on with by another
 all_ranks 2 "$TRIAX" "${train[@]}" --zero-stage 3 --exit-interval 3 --save saved --save-interval 3
