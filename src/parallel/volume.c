@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/exact.h"
+
 /* ---- counted ---- */
 
 void tx_volume_read(tx_volume *v, const tx_grid *g)
@@ -205,6 +207,28 @@ static void add_gradients(terms *t, const tx_volume_sizes *z, sharing s)
     add_buckets(t, of, n_sums(z), s.of->all, z->sum);
 }
 
+enum { MEASURED = 2 * (int)sizeof(tx_exact) }; /* bytes of a tensor's sums */
+
+/* Before an update that needs norms of tensors, also if it is skipped then. */
+static void add_split_norms(terms *t, const tx_volume_sizes *z)
+{
+    int64_t calls = 0, tensors = 0;
+    for (int k = 0; k < TX_N_SHARED && z->t > 1; k++) {
+        calls += z->shared[k].measured_split > 0;
+        tensors += z->shared[k].measured_split;
+    }
+    if (!calls) return;
+    TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
+    t->term[t->n++] = (tx_volume_term){
+        TX_GROUP_TENSOR, TX_COMM_ALL_REDUCE, "2 exact sums a split tensor", { calls, tensors * MEASURED }
+    };
+}
+
+static void add_divided_norms(terms *t, const tx_volume_sizes *z, sharing s)
+{
+    if (z->zero) add(t, s.group, TX_COMM_ALL_REDUCE, "2 exact sums a tensor", 1, s.of->measured * MEASURED);
+}
+
 /* What all ranks have whole, after the update. */
 static void add_updated(terms *t, const tx_volume_sizes *z, sharing s)
 {
@@ -248,12 +272,14 @@ int tx_volume_terms(const tx_volume_sizes *z, tx_volume_term term[TX_VOLUME_MAX_
     terms t = { .term = term };
     if (z->t > 1 && z->sequence) add_parts(&t, z);
     if (z->t > 1 && !z->sequence) add_all_reduces(&t, z);
+    add_split_norms(&t, z);
     if (z->p > 1) add_pipeline(&t, z);
     if (z->e > 1) add_experts(&t, z);
     for (int k = 0; k < TX_N_SHARED; k++) {
         sharing s = sharing_of(z, k);
         if (s.n <= 1) continue;
         add_gradients(&t, z, s);
+        add_divided_norms(&t, z, s);
         add_updated(&t, z, s);
         add_before_use(&t, z, s);
     }

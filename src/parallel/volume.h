@@ -25,6 +25,8 @@
  *      ZeRO 3           all-gathers of a layer's parameters before its forward and its backward; forward once more
  *                       gathers nothing
  *      ends             the gradient of the word embeddings that both have, as it is kept; with ZeRO of a rank's part
+ *      norms            two sums (base/exact.h) of each tensor, where the optimizer needs its norms: over the tensor
+ *                       ranks that split it, and with ZeRO over those that divide its state  arXiv:1904.00962
  */
 #ifndef TX_PARALLEL_VOLUME_H
 #define TX_PARALLEL_VOLUME_H
@@ -60,6 +62,7 @@ typedef struct tx_volume_shared {
 
     /* ZeRO 3: what is gathered before use, [1]: and waits where it is from forward to backward; what is whole always */
     tx_volume_buckets gathered[TX_N_GATHERED][2], whole;
+    int64_t measured, measured_split; /* tensors whose norms the update needs; of these, those that tensor ranks split */
 } tx_volume_shared;
 
 /* By which ranks those are: all along the data axis, or those with the same experts where these are divided. */

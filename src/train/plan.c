@@ -258,6 +258,18 @@ static void count_gathered(tx_volume_sizes *s, const tx_config *cfg, const tx_ze
     bound_waiting(s, cfg, most);
 }
 
+/* Tensors whose norms the optimizer needs, if it needs any. */
+static void count_measured(tx_volume_sizes *s, const tx_zero *z)
+{
+    static const int group[TX_N_SHARED] = {
+        [TX_SHARED_DATA] = TX_GROUP_DATA, [TX_SHARED_EXPERTS] = TX_GROUP_EXPERT_DATA
+    };
+    for (int k = 0; k < TX_N_SHARED; k++) {
+        s->shared[k].measured = z->norms.group[group[k]].end - z->norms.group[group[k]].first;
+        s->shared[k].measured_split = z->norms.group[group[k]].whole - z->norms.group[group[k]].first;
+    }
+}
+
 /* What of a volume's sizes ZeRO decides. */
 static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z)
 {
@@ -267,6 +279,7 @@ static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z
     s->grad = (int64_t)tx_dtype_size(z->grad_type);
     s->sum = (int64_t)tx_dtype_size(z->sum_type);
     s->gathers = cfg->zero_allgather_partitions;
+    count_measured(s, z);
     for (int row = 0; row < z->ps->n; row++)
         if (z->ps->param[row].tied) s->ends = tx_bucket_part(&z->flat, &z->flat.bucket[z->flat.of_row[row]]);
     for (int k = 0; k < z->flat.n_buckets; k++) {

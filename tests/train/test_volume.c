@@ -54,6 +54,14 @@ static const char *const layouts[] = {
     "--world-size 8 --sequence-parallel" TP(2) PP(2),
     "--world-size 8 --bf16" TP(2) PP(2) LLAMA,
     "--world-size 4 --sequence-parallel" TP(2) PP(2) LLAMA,
+    /* norms of tensors */
+    "--world-size 2 --optimizer lamb" TP(2),
+    "--world-size 2 --optimizer lamb",
+    "--world-size 8 --optimizer lamb --bf16" TP(2) PP(2) ZERO(1),
+    "--world-size 4 --optimizer lamb --sequence-parallel" TP(2) ZERO(3) LLAMA,
+    "--world-size 4 --optimizer lamb" EXPERTS EP(2),
+    "--world-size 4 --optimizer lamb" EXPERTS EP(2) ZERO(2),
+    "--world-size 4 --optimizer lamb" EXPERTS EP(2) TP(2) ZERO(1),
     /* ZeRO; tensors of more than 100 elements are divided, unless a line says something else */
     "--world-size 4" ZERO(1),
     "--world-size 2 --bf16 --ddp-bucket-size 1 --zero-reduce-bucket-size 20000" ZERO(1),
