@@ -195,7 +195,7 @@ static tx_status compare_tensor(const tx_checkpoint *a, const tx_checkpoint *b, 
 static tx_status compare_tensors(const tx_checkpoint *a, const tx_checkpoint *b, const tx_trainer *t, tally *n)
 {
     const tx_params *ps = &t->model->params;
-    const tx_optim_type *o = t->zero.optim.type;
+    const tx_optim_type *o = tx_optim_type_of(t->cfg->optimizer);
     float *room;
     tx_status st = TX_OK;
     TX_TRY(tx_alloc(&room, (size_t)(2 * ps->numel), sizeof *room, "test"));
@@ -222,7 +222,7 @@ static tx_status compare_places(const tx_checkpoint *a, const tx_checkpoint *b)
 /* The checkpoints have the model's tensors and no others. */
 static tx_status count_tensors(const tx_checkpoint *c, const tx_trainer *t)
 {
-    int n_params = t->model->params.n, n_parts = 1 + t->zero.optim.type->n_state;
+    int n_params = t->model->params.n, n_parts = 1 + tx_optim_type_of(t->cfg->optimizer)->n_state;
     size_t n = json_object_size(json_object_get(tx_checkpoint_manifest(c), "tensors"));
     if (n == (size_t)(n_parts * n_params)) return TX_OK;
     return TX_FAIL(TX_ERR_NUMERIC, "%s: %zu tensors, the model has %d of %d parts", tx_checkpoint_path(c), n, n_params,
