@@ -184,6 +184,21 @@ static void head(int64_t m)
     give(x), give(w), give(dw), give(dx), give(loss), give(weight), give(z), give(y);
 }
 
+/* Updates with one buffer of state.   @low  [n], or NULL */
+static void one_state(int64_t n, float *p, float *state, void *low)
+{
+    double bytes = 20.0 * (double)n + (low ? values((double)n) : 0);
+    tx_tensor w = tx_tensor1(p, TX_F32, n), m = tx_tensor1(state, TX_F32, n), g = tx_tensor1(p + n, TX_F32, n);
+    tx_tensor out = tx_tensor1(low, V, n);
+    BENCH("sgd", bytes, "GB/s", sgd, .p = w, .m = m, .g = g, .low = out, .lr = 1e-4, .momentum = 0.9, .grad_scale = 1);
+    BENCH("sgd, nesterov", bytes, "GB/s", sgd, .p = w, .m = m, .g = g, .low = out, .lr = 1e-4, .momentum = 0.9,
+          .nesterov = true, .grad_scale = 1);
+    BENCH("lion", bytes, "GB/s", lion, .p = w, .m = m, .g = g, .low = out, .lr = 1e-4, .beta1 = 0.95, .beta2 = 0.98,
+          .grad_scale = 1);
+    BENCH("adagrad", bytes, "GB/s", adagrad, .p = w, .v = m, .g = g, .low = out, .lr = 1e-4, .eps = 1e-10,
+          .grad_scale = 1);
+}
+
 /* What an iteration does to n parameters, and the memory it is done in. */
 static void update(int64_t n)
 {
@@ -197,6 +212,7 @@ static void update(int64_t n)
           .m = tx_tensor1(mv, TX_F32, n), .v = tx_tensor1(mv + n, TX_F32, n), .g = tx_tensor1(p + n, TX_F32, n),
           .low = tx_tensor1(V == TX_F32 ? NULL : w, V, n), .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8,
           .grad_scale = 1, .t = 1);
+    one_state(n, p, mv, V == TX_F32 ? NULL : w);
     const tx_lamb_rule rule = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .correct1 = 1, .correct2 = 1 };
     double one = 1, *ratio = take(sizeof *ratio), *squares = take((size_t)(2 * n_sums) * sizeof *squares);
     check(tx_device_write(ctx.device, ratio, &one, sizeof one));

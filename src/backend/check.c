@@ -743,6 +743,22 @@ tx_status tx__check_sgd(const tx_sgd_args *a)
     return TX_OK;
 }
 
+tx_status tx__check_lion(const tx_lion_args *a)
+{
+    if (!update_fits(a->p, a->g, a->low) || !like(a->m, a->p) || (a->gate.data && !is_gate(a->gate)))
+        return REFUSE("lion", "p, m of one shape, fp32; g and low of that shape, float; gate [3] fp64; contiguous",
+                      T(p), T(m), T(g), T(low), T(gate));
+    return TX_OK;
+}
+
+tx_status tx__check_adagrad(const tx_adagrad_args *a)
+{
+    if (!update_fits(a->p, a->g, a->low) || !like(a->v, a->p) || (a->gate.data && !is_gate(a->gate)))
+        return REFUSE("adagrad", "p, v of one shape, fp32; g and low of that shape, float; gate [3] fp64; contiguous",
+                      T(p), T(v), T(g), T(low), T(gate));
+    return TX_OK;
+}
+
 /* Two sums of each of sumsq's blocks of x. */
 static bool is_pair_of_sums(tx_tensor sums, tx_tensor x)
 {

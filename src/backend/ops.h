@@ -257,7 +257,8 @@ typedef struct tx_clip_args {
 
 /* adam: AdamW with decoupled decay and bias correction (arXiv:1711.05101; as apex FusedAdam, torch AdamW):
  *  g' = g grad_scale,  m = β1 m + (1-β1) g',  v = β2 v + (1-β2) g'²,
- *  p -= lr ( (m / (1-β1^t)) / (sqrt(v / (1-β2^t)) + eps) + weight_decay p ),  low = p */
+ *  p -= lr ( (m / (1-β1^t)) / (sqrt(v / (1-β2^t)) + eps) + weight_decay p ),  low = p
+ *  coupled: g' = g grad_scale + weight_decay p, and p has no other decay (arXiv:1412.6980 with L2; torch Adam). */
 typedef struct tx_adam_args {
     tx_tensor p, m, v; /* same shape, in and out; fp32 or fp64 */
     tx_tensor g;       /* same shape, any float */
@@ -267,18 +268,46 @@ typedef struct tx_adam_args {
     tx_tensor
         gate;  /* [3] fp64, optional: clip's. Its factor is multiplied to grad_scale, and with go 0 nothing changes */
     int64_t t; /* 1 for the first step */
+    bool coupled;
 } tx_adam_args;
 
-/* sgd: momentum with coupled weight decay, no dampening (as apex FusedSGD, torch SGD):
- *  m = momentum m + g grad_scale + weight_decay p,  p -= lr m,  low = p */
+/* sgd: momentum with coupled weight decay (as apex FusedSGD, torch SGD):
+ *  g' = g grad_scale + weight_decay p,  m = momentum m + (1 - dampening) g',  p -= lr m,  low = p
+ *  nesterov: p -= lr (g' + momentum m).
+ *  torch does not dampen the first step: its caller gives 0 there. */
 typedef struct tx_sgd_args {
     tx_tensor p, m; /* same shape, in and out; m is 0 before the first step; fp32 or fp64 */
     tx_tensor g;    /* as adam's */
     tx_tensor low;  /* as adam's */
     double lr, momentum, weight_decay;
+    double dampening; /* 0: none */
+    bool nesterov;
     double grad_scale;
     tx_tensor gate; /* as adam's */
 } tx_sgd_args;
+
+/* lion: the sign of an average, with decoupled decay (arXiv:2302.06675; as DeepSpeed's FusedLion):
+ *  g' = g grad_scale,  p -= lr ( sign(β1 m + (1-β1) g') + weight_decay p ),  m = β2 m + (1-β2) g',  low = p
+ *  The sign of 0 is 0, as in the paper and in torch. */
+typedef struct tx_lion_args {
+    tx_tensor p, m; /* as sgd's */
+    tx_tensor g;    /* as adam's */
+    tx_tensor low;  /* as adam's */
+    double lr, beta1, beta2, weight_decay;
+    double grad_scale;
+    tx_tensor gate; /* as adam's */
+} tx_lion_args;
+
+/* adagrad: coupled weight decay, no decay of the rate (Duchi et al. 2011; as torch's and DeepSpeed's Adagrad):
+ *  g' = g grad_scale + weight_decay p,  v += g'²,  p -= lr g' / (sqrt(v) + eps),  low = p */
+typedef struct tx_adagrad_args {
+    tx_tensor p, v; /* same shape, in and out; v is 0 before the first step; fp32 or fp64 */
+    tx_tensor g;    /* as adam's */
+    tx_tensor low;  /* as adam's */
+    double lr, eps, weight_decay;
+    double grad_scale;
+    tx_tensor gate; /* as adam's */
+} tx_adagrad_args;
 
 /* ---- LAMB (arXiv:1904.00962; as DeepSpeed's FusedLamb): an update is scaled by the ratio of two norms, each of a
  * whole tensor. So it is two ops, between which norms of fragments are summed and lamb_ratio follows from them. ---- */

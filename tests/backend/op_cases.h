@@ -667,7 +667,7 @@ static tx_tensor open_gate(void)
     return gate;
 }
 
-/* p: n, t, with a gate, closed, gradients of the values' type */
+/* p: n, t, with a gate, closed, gradients of the values' type, coupled decay */
 static void adam(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t n = p[0];
@@ -678,14 +678,14 @@ static void adam(tx_ctx *c, const int64_t *p, results *o)
     tx_tensor gate = p[2] ? open_gate() : (tx_tensor){ 0 };
     if (p[3]) ((double *)gate.data)[2] = 0;
     RUN(c, adam, .p = w, .m = m, .v = v, .g = g, .low = low, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
-        .weight_decay = 0.01, .grad_scale = 0.125, .gate = gate, .t = p[1]);
+        .weight_decay = 0.01, .grad_scale = 0.125, .gate = gate, .t = p[1], .coupled = p[5]);
     out(o, "p", w, 4);
     out(o, "m", m, 4);
     out(o, "v", v, 4);
     if (low.data) out(o, "low", low, 4);
 }
 
-/* p: n, with a gate, closed, gradients of the values' type */
+/* p: n, with a gate, closed, gradients of the values' type, 1: nesterov, 2: dampened */
 static void sgd(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t n = p[0];
@@ -694,9 +694,42 @@ static void sgd(tx_ctx *c, const int64_t *p, results *o)
     tx_tensor gate = p[1] ? open_gate() : (tx_tensor){ 0 };
     if (p[2]) ((double *)gate.data)[2] = 0;
     RUN(c, sgd, .p = w, .m = m, .g = g, .low = low, .lr = 1e-2, .momentum = 0.9, .weight_decay = 0.01,
+        .dampening = p[4] == 2 ? 0.25 : 0, .nesterov = p[4] == 1, .grad_scale = 0.125, .gate = gate);
+    out(o, "p", w, 4);
+    out(o, "m", m, 4);
+    if (low.data) out(o, "low", low, 4);
+}
+
+/* As sgd's. Where the average is nearly 0 its sign is a matter of rounding: there are none such. */
+static void lion(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t n = p[0];
+    tx_tensor w = RAND(TX_F32, n), m = RAND(TX_F32, n), g = RAND(p[3] ? V : TX_F32, n), low = ZEROS(V, n);
+    for (int64_t i = 0; i < n; i++)
+        if (fabs(0.95 * tx__ref_load(m, i)) < 0.05) tx__ref_store(m, i, 0), tx__ref_store(g, i, (double)(i % 3) - 1);
+    if (n == 17) low.data = NULL;
+    tx_tensor gate = p[1] ? open_gate() : (tx_tensor){ 0 };
+    if (p[2]) ((double *)gate.data)[2] = 0;
+    RUN(c, lion, .p = w, .m = m, .g = g, .low = low, .lr = 1e-2, .beta1 = 0.95, .beta2 = 0.98, .weight_decay = 0.01,
         .grad_scale = 0.125, .gate = gate);
     out(o, "p", w, 4);
     out(o, "m", m, 4);
+    if (low.data) out(o, "low", low, 4);
+}
+
+/* As sgd's. */
+static void adagrad(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t n = p[0];
+    tx_tensor w = RAND(TX_F32, n), v = RAND(TX_F32, n), g = RAND(p[3] ? V : TX_F32, n), low = ZEROS(V, n);
+    for (int64_t i = 0; i < n; i++) ((float *)v.data)[i] *= ((float *)v.data)[i];
+    if (n == 17) low.data = NULL;
+    tx_tensor gate = p[1] ? open_gate() : (tx_tensor){ 0 };
+    if (p[2]) ((double *)gate.data)[2] = 0;
+    RUN(c, adagrad, .p = w, .v = v, .g = g, .low = low, .lr = 1e-2, .eps = 1e-10, .weight_decay = 0.01,
+        .grad_scale = 0.125, .gate = gate);
+    out(o, "p", w, 4);
+    out(o, "v", v, 4);
     if (low.data) out(o, "low", low, 4);
 }
 
@@ -967,6 +1000,8 @@ static const op_case cases[] = {
     { "adam with a closed gate 65", adam, { 65, 7, 1, 1 } },
     { "adam, value gradients 17", adam, { 17, 2, 0, 0, 1 } },
     { "adam, value gradients 70001", adam, { 70001, 7, 1, 0, 1 } },
+    { "adam, coupled 17", adam, { 17, 2, 0, 0, 0, 1 } },
+    { "adam, coupled 70001", adam, { 70001, 7, 1, 0, 1, 1 } },
     { "sgd 1", sgd, { 1 } },
     { "sgd 17", sgd, { 17 } },
     { "sgd 70001", sgd, { 70001 } },
@@ -974,6 +1009,19 @@ static const op_case cases[] = {
     { "sgd with a closed gate 65", sgd, { 65, 1, 1 } },
     { "sgd, value gradients 17", sgd, { 17, 0, 0, 1 } },
     { "sgd, value gradients 70001", sgd, { 70001, 1, 0, 1 } },
+    { "sgd, nesterov 17", sgd, { 17, 0, 0, 0, 1 } },
+    { "sgd, nesterov 70001", sgd, { 70001, 1, 0, 1, 1 } },
+    { "sgd, dampened 70001", sgd, { 70001, 1, 0, 0, 2 } },
+    { "lion 1", lion, { 1 } },
+    { "lion 17", lion, { 17 } },
+    { "lion with a gate 70001", lion, { 70001, 1 } },
+    { "lion with a closed gate 65", lion, { 65, 1, 1 } },
+    { "lion, value gradients 70001", lion, { 70001, 1, 0, 1 } },
+    { "adagrad 1", adagrad, { 1 } },
+    { "adagrad 17", adagrad, { 17 } },
+    { "adagrad with a gate 70001", adagrad, { 70001, 1 } },
+    { "adagrad with a closed gate 65", adagrad, { 65, 1, 1 } },
+    { "adagrad, value gradients 70001", adagrad, { 70001, 1, 0, 1 } },
     { "lamb 1", lamb, { 1 } },
     { "lamb 17", lamb, { 17 } },
     { "lamb 128", lamb, { 128, 1, 0, 1 } },

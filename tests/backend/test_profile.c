@@ -157,6 +157,8 @@ static void costs_of_the_rest(void)
     COSTS(clip, MEMORY, 0, 176 + 24, .out = F64(3), .sum = I64(TX_EXACT_WORDS));
     COSTS(adam, MEMORY, 0, 7 * 96 + 48, .p = flat, .m = flat, .v = flat, .g = flat, .low = B16(24));
     COSTS(sgd, MEMORY, 0, 5 * 96, .p = flat, .m = flat, .g = flat);
+    COSTS(lion, MEMORY, 0, 5 * 96 + 48, .p = flat, .m = flat, .g = flat, .low = B16(24));
+    COSTS(adagrad, MEMORY, 0, 5 * 96, .p = flat, .v = flat, .g = flat);
     COSTS(lamb_moments, MEMORY, 0, 6 * 96 + 16, .m = flat, .v = flat, .p = flat, .g = flat, .sums = F64(2, 1));
     COSTS(lamb_ratio, MEMORY, 0, 3 * 2 * 176 + 24, .out = F64(3), .sums = I64(3, 2, TX_EXACT_WORDS));
     COSTS(lamb_update, MEMORY, 0, 4 * 96 + 48, .p = flat, .m = flat, .v = flat, .low = B16(24));

@@ -177,7 +177,8 @@ tx_status tx__cpu_adam(tx_ctx *c, const tx_adam_args *a, void *scratch)
                                  .rate = (float)(a->lr / correct1),
                                  .root = (float)(1 / sqrt(correct2)),
                                  .eps = (float)a->eps,
-                                 .decay = (float)(a->lr * a->weight_decay) };
+                                 .decay = a->coupled ? 0 : (float)(a->lr * a->weight_decay),
+                                 .l2 = a->coupled ? (float)a->weight_decay : 0 };
     float *p = a->p.data, *m = a->m.data, *v = a->v.data;
     int64_t n = tx_numel(a->p);
     int parts = tx__cpu_parts(c, n, 4);
@@ -203,8 +204,10 @@ tx_status tx__cpu_sgd(tx_ctx *c, const tx_sgd_args *a, void *scratch)
     if (!tx__update_gate(a->gate, &grad_scale)) return TX_OK;
     const tx__sgd_step step = { .scale = (float)grad_scale,
                                 .momentum = (float)a->momentum,
-                                .rate = (float)a->lr,
-                                .decay = (float)a->weight_decay };
+                                .decay = (float)a->weight_decay,
+                                .keep = (float)(1 - a->dampening),
+                                .of_grad = a->nesterov ? (float)a->lr : 0,
+                                .of_momentum = (float)(a->nesterov ? a->lr * a->momentum : a->lr) };
     float *p = a->p.data, *m = a->m.data;
     int64_t n = tx_numel(a->p);
     int parts = tx__cpu_parts(c, n, 2);
@@ -216,6 +219,62 @@ tx_status tx__cpu_sgd(tx_ctx *c, const tx_sgd_args *a, void *scratch)
         for (int64_t i = r.lo; i < r.hi; i += stretch) {
             int64_t some = tx__cpu_min(r.hi - i, stretch);
             tx__cpu_k(c)->sgd(p + i, m + i, tx__cpu_get(c, a->g, i, some, g), some, &step);
+            if (a->low.data) tx__cpu_move(c, a->low, i, a->p, i, some);
+        }
+    }
+    return TX_OK;
+}
+
+tx_status tx__cpu_lion(tx_ctx *c, const tx_lion_args *a, void *scratch)
+{
+    (void)scratch;
+    TX_TRY(need_master("lion", a->p, a->g, a->low));
+    double grad_scale = a->grad_scale;
+    if (!tx__update_gate(a->gate, &grad_scale)) return TX_OK;
+    const tx__lion_step step = { .scale = (float)grad_scale,
+                                 .beta1 = (float)a->beta1,
+                                 .beta2 = (float)a->beta2,
+                                 .one_minus_beta1 = (float)(1 - a->beta1),
+                                 .one_minus_beta2 = (float)(1 - a->beta2),
+                                 .rate = (float)a->lr,
+                                 .decay = (float)(a->lr * a->weight_decay) };
+    float *p = a->p.data, *m = a->m.data;
+    int64_t n = tx_numel(a->p);
+    int parts = tx__cpu_parts(c, n, 2);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range r = tx__cpu_part(n, LINE, parts, t);
+        int64_t stretch = update_stretch(a->g, a->low, r.hi - r.lo);
+        float g[TX__CPU_STRETCH];
+        for (int64_t i = r.lo; i < r.hi; i += stretch) {
+            int64_t some = tx__cpu_min(r.hi - i, stretch);
+            tx__cpu_k(c)->lion(p + i, m + i, tx__cpu_get(c, a->g, i, some, g), some, &step);
+            if (a->low.data) tx__cpu_move(c, a->low, i, a->p, i, some);
+        }
+    }
+    return TX_OK;
+}
+
+tx_status tx__cpu_adagrad(tx_ctx *c, const tx_adagrad_args *a, void *scratch)
+{
+    (void)scratch;
+    TX_TRY(need_master("adagrad", a->p, a->g, a->low));
+    double grad_scale = a->grad_scale;
+    if (!tx__update_gate(a->gate, &grad_scale)) return TX_OK;
+    const tx__adagrad_step step = {
+        .scale = (float)grad_scale, .rate = (float)a->lr, .eps = (float)a->eps, .decay = (float)a->weight_decay
+    };
+    float *p = a->p.data, *v = a->v.data;
+    int64_t n = tx_numel(a->p);
+    int parts = tx__cpu_parts(c, n, 2);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range r = tx__cpu_part(n, LINE, parts, t);
+        int64_t stretch = update_stretch(a->g, a->low, r.hi - r.lo);
+        float g[TX__CPU_STRETCH];
+        for (int64_t i = r.lo; i < r.hi; i += stretch) {
+            int64_t some = tx__cpu_min(r.hi - i, stretch);
+            tx__cpu_k(c)->adagrad(p + i, v + i, tx__cpu_get(c, a->g, i, some, g), some, &step);
             if (a->low.data) tx__cpu_move(c, a->low, i, a->p, i, some);
         }
     }

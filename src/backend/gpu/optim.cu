@@ -77,12 +77,12 @@ TX_GPU_ROW tx_status tx__gpu_clip(tx_ctx *c, const tx_clip_args *a, void *scratc
 
 struct adam_numbers {
     double grad_scale;
-    float beta1, beta2, one_minus_beta1, one_minus_beta2, rate, root, eps, decay;
+    float beta1, beta2, one_minus_beta1, one_minus_beta2, rate, root, eps, decay, l2;
 };
 
 __device__ static inline void adam_one(const adam_numbers &s, float scale, float g, float *p, float *m, float *v)
 {
-    g *= scale;
+    g = g * scale + s.l2 * *p;
     *m = s.beta1 * *m + s.one_minus_beta1 * g;
     *v = s.beta2 * *v + s.one_minus_beta2 * g * g;
     *p -= s.rate * *m / (sqrtf(*v) * s.root + s.eps) + s.decay * *p;
@@ -139,7 +139,8 @@ TX_GPU_ROW tx_status tx__gpu_adam(tx_ctx *c, const tx_adam_args *a, void *scratc
                              (float)(a->lr / correct1),
                              (float)(1 / sqrt(correct2)),
                              (float)a->eps,
-                             (float)(a->lr * a->weight_decay) };
+                             a->coupled ? 0 : (float)(a->lr * a->weight_decay),
+                             a->coupled ? (float)a->weight_decay : 0 };
     const void *address[] = { a->p.data, a->m.data, a->v.data, a->g.data, a->low.data };
     int64_t n = tx_numel(a->p), packs = packs_of(address, 5, n);
     TX_TRY(need_fp32("adam", a->p));
@@ -151,48 +152,118 @@ TX_GPU_ROW tx_status tx__gpu_adam(tx_ctx *c, const tx_adam_args *a, void *scratc
     return tx__gpu_launched(c, "adam");
 }
 
-struct sgd_numbers {
-    double grad_scale;
-    float momentum, rate, decay;
+/* ---- updates with one buffer of state ---- */
+
+/* What a rule does to an element: `of` is the gradient, scaled, and m its state. */
+struct sgd_rule {
+    float momentum, decay, keep, of_grad, of_momentum;
+    __device__ inline void operator()(float of, float *p, float *m) const
+    {
+        float g = of + decay * *p;
+        *m = momentum * *m + keep * g;
+        *p -= of_momentum * *m + of_grad * g;
+    }
 };
 
-template <class G, class L> struct sgd_arrays {
+struct lion_rule {
+    float beta1, beta2, one_minus_beta1, one_minus_beta2, rate, decay;
+    __device__ inline void operator()(float of, float *p, float *m) const
+    {
+        float mean = beta1 * *m + one_minus_beta1 * of;
+        float step = mean > 0 ? rate : mean < 0 ? -rate : 0;
+        *m = beta2 * *m + one_minus_beta2 * of;
+        *p -= step + decay * *p;
+    }
+};
+
+struct adagrad_rule {
+    float rate, eps, decay;
+    __device__ inline void operator()(float of, float *p, float *v) const
+    {
+        float g = of + decay * *p;
+        *v += g * g;
+        *p -= rate * g / (sqrtf(*v) + eps);
+    }
+};
+
+/* The tensors of such an update; low is absent where its data is NULL. */
+struct one_state {
+    const char *op;
+    tx_tensor p, m, g, low, gate;
+    double grad_scale;
+};
+
+template <class G, class L> struct one_state_arrays {
     float *p, *m;
     const G *g;
     L *low; /* NULL: none */
-    int64_t n;
+    int64_t n, n_packs;
 };
 
-template <class G, class L> __global__ void sgd_kernel(sgd_arrays<G, L> a, sgd_numbers s, const double *gate)
+template <class R, class G, class L>
+__global__ void one_state_kernel(one_state_arrays<G, L> a, R rule, double grad_scale, const double *gate)
 {
     float scale;
-    if (!is_open(gate, s.grad_scale, &scale)) return;
-    for (int64_t i = grid_thread(); i < a.n; i += grid_threads()) {
-        float momentum = s.momentum * a.m[i] + (f32(a.g[i]) * scale + s.decay * a.p[i]),
-              value = a.p[i] - s.rate * momentum;
-        a.m[i] = momentum;
-        a.p[i] = value;
-        if (a.low) a.low[i] = to<L>(value);
+    if (!is_open(gate, grad_scale, &scale)) return;
+    for (int64_t i = grid_thread(); i < a.n_packs; i += grid_threads()) {
+        float p4[4], m4[4], g4[4];
+        load_floats<4>(a.p + 4 * i, p4);
+        load_floats<4>(a.m + 4 * i, m4);
+        load_floats<4>(a.g + 4 * i, g4);
+        for (int k = 0; k < 4; k++) rule(g4[k] * scale, &p4[k], &m4[k]);
+        store_floats<4>(a.p + 4 * i, p4);
+        store_floats<4>(a.m + 4 * i, m4);
+        if (a.low) store_floats<4>(a.low + 4 * i, p4);
+    }
+    for (int64_t i = 4 * a.n_packs + grid_thread(); i < a.n; i += grid_threads()) {
+        rule(f32(a.g[i]) * scale, &a.p[i], &a.m[i]);
+        if (a.low) a.low[i] = to<L>(a.p[i]);
     }
 }
 
-template <class G, class L> static void sgd(const tx_ctx *c, const tx_sgd_args *a, const sgd_numbers &s, int64_t n)
+template <class R, class G, class L> static void launch_one_state(const tx_ctx *c, const one_state *a, R rule)
 {
-    const sgd_arrays<G, L> x = { (float *)a->p.data, (float *)a->m.data, (const G *)a->g.data, (L *)a->low.data, n };
-    GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, n, 256), 256, 0, (sgd_kernel<G, L>), x, s,
-               (const double *)a->gate.data);
+    const void *address[] = { a->p.data, a->m.data, a->g.data, a->low.data };
+    int64_t n = tx_numel(a->p), packs = packs_of(address, 4, n);
+    const one_state_arrays<G, L> x = {
+        (float *)a->p.data, (float *)a->m.data, (const G *)a->g.data, (L *)a->low.data, n, packs
+    };
+    GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, packs ? packs : n, 256), 256, 0, (one_state_kernel<R, G, L>), x,
+               rule, a->grad_scale, (const double *)a->gate.data);
+}
+
+template <class R> static tx_status update_one_state(const tx_ctx *c, const one_state *a, R rule)
+{
+    TX_TRY(need_fp32(a->op, a->p));
+    TX_TRY(tx__gpu_need_float(a->op, a->g));
+    TX_TRY(tx__gpu_need_float(a->op, a->low));
+    if (!tx_numel(a->p)) return TX_OK;
+    tx_dtype low = a->low.data ? a->low.dtype : TX_F32;
+    GPU_FLOAT(a->g.dtype, G, GPU_FLOAT(low, L, launch_one_state<R, G, L>(c, a, rule)));
+    return tx__gpu_launched(c, a->op);
 }
 
 TX_GPU_ROW tx_status tx__gpu_sgd(tx_ctx *c, const tx_sgd_args *a, void *scratch)
 {
     (void)scratch;
-    const sgd_numbers s = { a->grad_scale, (float)a->momentum, (float)a->lr, (float)a->weight_decay };
-    int64_t n = tx_numel(a->p);
-    TX_TRY(need_fp32("sgd", a->p));
-    TX_TRY(tx__gpu_need_float("sgd", a->g));
-    TX_TRY(tx__gpu_need_float("sgd", a->low));
-    if (!n) return TX_OK;
-    tx_dtype low = a->low.data ? a->low.dtype : TX_F32;
-    GPU_FLOAT(a->g.dtype, G, GPU_FLOAT(low, L, sgd<G, L>(c, a, s, n)));
-    return tx__gpu_launched(c, "sgd");
+    const one_state x = { "sgd", a->p, a->m, a->g, a->low, a->gate, a->grad_scale };
+    const sgd_rule rule = { (float)a->momentum, (float)a->weight_decay, (float)(1 - a->dampening),
+                            a->nesterov ? (float)a->lr : 0, a->nesterov ? (float)(a->lr * a->momentum) : (float)a->lr };
+    return update_one_state(c, &x, rule);
+}
+
+TX_GPU_ROW tx_status tx__gpu_lion(tx_ctx *c, const tx_lion_args *a, void *scratch)
+{
+    (void)scratch;
+    const one_state x = { "lion", a->p, a->m, a->g, a->low, a->gate, a->grad_scale };
+    const lion_rule rule = { (float)a->beta1,       (float)a->beta2, (float)(1 - a->beta1),
+                             (float)(1 - a->beta2), (float)a->lr,    (float)(a->lr * a->weight_decay) };
+    return update_one_state(c, &x, rule);
+}
+
+TX_GPU_ROW tx_status tx__gpu_adagrad(tx_ctx *c, const tx_adagrad_args *a, void *scratch)
+{
+    (void)scratch;
+    const one_state x = { "adagrad", a->p, a->v, a->g, a->low, a->gate, a->grad_scale };
+    return update_one_state(c, &x, adagrad_rule{ (float)a->lr, (float)a->eps, (float)a->weight_decay });
 }

@@ -1,4 +1,4 @@
-/* ref_optim.c - AdamW (arXiv:1711.05101) and SGD, and what they take of the gradients. */
+/* ref_optim.c - the updates of weights, and what they take of the gradients. */
 #include <math.h>
 
 #include "backend/ref/ref.h"
@@ -37,10 +37,11 @@ tx_status tx__ref_adam(tx_ctx *c, const tx_adam_args *a, void *scratch)
     double grad_scale = a->grad_scale;
     if (!tx__update_gate(a->gate, &grad_scale)) return TX_OK;
     for (int64_t i = 0, n = tx_numel(a->p); i < n; i++) {
-        double g = tx__ref_load(a->g, i) * grad_scale, p = tx__ref_load(a->p, i);
+        double p = tx__ref_load(a->p, i);
+        double g = tx__ref_load(a->g, i) * grad_scale + (a->coupled ? a->weight_decay * p : 0);
         double m = a->beta1 * tx__ref_load(a->m, i) + (1 - a->beta1) * g;
         double v = a->beta2 * tx__ref_load(a->v, i) + (1 - a->beta2) * g * g;
-        p -= a->lr * (m / correct1 / (sqrt(v / correct2) + a->eps) + a->weight_decay * p);
+        p -= a->lr * (m / correct1 / (sqrt(v / correct2) + a->eps) + (a->coupled ? 0 : a->weight_decay * p));
         tx__ref_store(a->m, i, m);
         tx__ref_store(a->v, i, v);
         tx__ref_store(a->p, i, p);
@@ -56,9 +57,39 @@ tx_status tx__ref_sgd(tx_ctx *c, const tx_sgd_args *a, void *scratch)
     if (!tx__update_gate(a->gate, &grad_scale)) return TX_OK;
     for (int64_t i = 0, n = tx_numel(a->p); i < n; i++) {
         double p = tx__ref_load(a->p, i), g = tx__ref_load(a->g, i) * grad_scale + a->weight_decay * p;
-        double m = a->momentum * tx__ref_load(a->m, i) + g;
+        double m = a->momentum * tx__ref_load(a->m, i) + (1 - a->dampening) * g;
         tx__ref_store(a->m, i, m);
-        tx__ref_store(a->p, i, p - a->lr * m);
+        tx__ref_store(a->p, i, p - a->lr * (a->nesterov ? g + a->momentum * m : m));
+        if (a->low.data) tx__ref_store(a->low, i, tx__ref_load(a->p, i));
+    }
+    return TX_OK;
+}
+
+tx_status tx__ref_lion(tx_ctx *c, const tx_lion_args *a, void *scratch)
+{
+    (void)c, (void)scratch;
+    double grad_scale = a->grad_scale;
+    if (!tx__update_gate(a->gate, &grad_scale)) return TX_OK;
+    for (int64_t i = 0, n = tx_numel(a->p); i < n; i++) {
+        double g = tx__ref_load(a->g, i) * grad_scale, p = tx__ref_load(a->p, i), m = tx__ref_load(a->m, i);
+        double mean = a->beta1 * m + (1 - a->beta1) * g;
+        tx__ref_store(a->m, i, a->beta2 * m + (1 - a->beta2) * g);
+        tx__ref_store(a->p, i, p - a->lr * ((mean > 0) - (mean < 0) + a->weight_decay * p));
+        if (a->low.data) tx__ref_store(a->low, i, tx__ref_load(a->p, i));
+    }
+    return TX_OK;
+}
+
+tx_status tx__ref_adagrad(tx_ctx *c, const tx_adagrad_args *a, void *scratch)
+{
+    (void)c, (void)scratch;
+    double grad_scale = a->grad_scale;
+    if (!tx__update_gate(a->gate, &grad_scale)) return TX_OK;
+    for (int64_t i = 0, n = tx_numel(a->p); i < n; i++) {
+        double p = tx__ref_load(a->p, i), g = tx__ref_load(a->g, i) * grad_scale + a->weight_decay * p;
+        double v = tx__ref_load(a->v, i) + g * g;
+        tx__ref_store(a->v, i, v);
+        tx__ref_store(a->p, i, p - a->lr * g / (sqrt(v) + a->eps));
         if (a->low.data) tx__ref_store(a->low, i, tx__ref_load(a->p, i));
     }
     return TX_OK;

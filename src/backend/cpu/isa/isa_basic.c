@@ -71,7 +71,7 @@ void tx__k(adam)(float *p, float *m, float *v, const float *g, int64_t n, const 
     const tx__adam_step s = *step;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        float gi = g[i] * s.scale;
+        float gi = g[i] * s.scale + s.l2 * p[i];
         float mi = s.beta1 * m[i] + s.one_minus_beta1 * gi;
         float vi = s.beta2 * v[i] + s.one_minus_beta2 * gi * gi;
         m[i] = mi;
@@ -85,9 +85,35 @@ void tx__k(sgd)(float *p, float *m, const float *g, int64_t n, const tx__sgd_ste
     const tx__sgd_step s = *step;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        float mi = s.momentum * m[i] + (g[i] * s.scale + s.decay * p[i]);
+        float gi = g[i] * s.scale + s.decay * p[i];
+        float mi = s.momentum * m[i] + s.keep * gi;
         m[i] = mi;
-        p[i] = p[i] - s.rate * mi;
+        p[i] = p[i] - (s.of_momentum * mi + s.of_grad * gi);
+    }
+}
+
+void tx__k(lion)(float *p, float *m, const float *g, int64_t n, const tx__lion_step *step)
+{
+    const tx__lion_step s = *step;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float gi = g[i] * s.scale;
+        float mean = s.beta1 * m[i] + s.one_minus_beta1 * gi;
+        float up = mean > 0 ? s.rate : 0, down = mean < 0 ? s.rate : 0;
+        m[i] = s.beta2 * m[i] + s.one_minus_beta2 * gi;
+        p[i] = p[i] - (up - down + s.decay * p[i]);
+    }
+}
+
+void tx__k(adagrad)(float *p, float *v, const float *g, int64_t n, const tx__adagrad_step *step)
+{
+    const tx__adagrad_step s = *step;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float gi = g[i] * s.scale + s.decay * p[i];
+        float vi = v[i] + gi * gi;
+        v[i] = vi;
+        p[i] = p[i] - s.rate * gi / (sqrtf(vi) + s.eps);
     }
 }
 

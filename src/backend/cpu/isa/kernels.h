@@ -5,14 +5,24 @@
 
 #include "backend/ops.h"
 
-/* adam's constants, folded: p -= rate m / (sqrt(v) root + eps) + decay p */
+/* adam's constants, folded: g' = scale g + l2 p, p -= rate m / (sqrt(v) root + eps) + decay p */
 typedef struct tx__adam_step {
-    float scale, beta1, beta2, one_minus_beta1, one_minus_beta2, rate, root, eps, decay;
+    float scale, beta1, beta2, one_minus_beta1, one_minus_beta2, rate, root, eps, decay, l2;
 } tx__adam_step;
 
+/* g' = scale g + decay p, m = momentum m + keep g', p -= of_grad g' + of_momentum m */
 typedef struct tx__sgd_step {
-    float scale, momentum, rate, decay;
+    float scale, momentum, decay, keep, of_grad, of_momentum;
 } tx__sgd_step;
+
+/* p -= rate sign(beta1 m + one_minus_beta1 scale g) + decay p */
+typedef struct tx__lion_step {
+    float scale, beta1, beta2, one_minus_beta1, one_minus_beta2, rate, decay;
+} tx__lion_step;
+
+typedef struct tx__adagrad_step {
+    float scale, rate, eps, decay;
+} tx__adagrad_step;
 
 /* LAMB's constants, folded: u = first m / (sqrt(second v + inside) + outside) + decay p,  p -= rate u */
 typedef struct tx__lamb_step {

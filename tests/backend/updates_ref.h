@@ -1,0 +1,157 @@
+/* updates_ref.h - test_ops_ref.c's tests of the optimizers' rules, behind its context. */
+#ifndef TX_TESTS_BACKEND_UPDATES_REF_H
+#define TX_TESTS_BACKEND_UPDATES_REF_H
+
+/* Three steps of the rules of torch.optim.AdamW and of its Adam, whose decay is part of the gradient, written out for
+ * one parameter. */
+static void three_steps_of_adam(bool coupled)
+{
+    const double lr = 0.01, b1 = 0.9, b2 = 0.95, eps = 1e-8, wd = 0.1;
+    tx_tensor p = ZEROS(TX_F64, 1), m = ZEROS(TX_F64, 1), v = ZEROS(TX_F64, 1), g = ZEROS(TX_F64, 1);
+    double theta = 0.7, em = 0, ev = 0;
+    tx__ref_store(p, 0, theta);
+    for (int64_t t = 1; t <= 3; t++) {
+        double grad = 0.3 * (double)t - 0.5;
+        tx__ref_store(g, 0, grad * 4);
+        RUN(&ctx, adam, .p = p, .m = m, .v = v, .g = g, .lr = lr, .beta1 = b1, .beta2 = b2, .eps = eps,
+            .weight_decay = wd, .grad_scale = 0.25, .t = t, .coupled = coupled);
+        if (coupled) grad += wd * theta;
+        if (!coupled) theta -= lr * wd * theta;
+        em += (1 - b1) * (grad - em);
+        ev = b2 * ev + (1 - b2) * grad * grad;
+        theta -= lr / (1 - pow(b1, (double)t)) * em / (sqrt(ev) / sqrt(1 - pow(b2, (double)t)) + eps);
+        ASSERT_NEAR(tx__ref_load(p, 0), theta, 1e-13, "theta");
+    }
+    pool_free();
+}
+
+static void test_adam(void **state)
+{
+    (void)state;
+    three_steps_of_adam(false);
+    three_steps_of_adam(true);
+}
+
+/* torch.optim.SGD's rule with momentum and weight decay, written out: three steps, the first with an empty buffer. */
+static void three_steps_of_sgd(double dampening, bool nesterov)
+{
+    const double lr = 0.1, momentum = 0.9, wd = 0.05;
+    tx_tensor p = ZEROS(TX_F64, 1), m = ZEROS(TX_F64, 1), g = ZEROS(TX_F64, 1);
+    double theta = 0.7, buffer = 0;
+    tx__ref_store(p, 0, theta);
+    for (int t = 1; t <= 3; t++) {
+        double grad = 0.3 * t - 0.5;
+        tx__ref_store(g, 0, grad * 2);
+        RUN(&ctx, sgd, .p = p, .m = m, .g = g, .lr = lr, .momentum = momentum, .weight_decay = wd, .grad_scale = 0.5,
+            .dampening = t == 1 ? 0 : dampening, .nesterov = nesterov);
+        double d = grad + wd * theta;
+        buffer = t == 1 ? d : momentum * buffer + (1 - dampening) * d;
+        theta -= lr * (nesterov ? d + momentum * buffer : buffer);
+        ASSERT_NEAR(tx__ref_load(p, 0), theta, 1e-14, "theta");
+        ASSERT_NEAR(tx__ref_load(m, 0), buffer, 1e-14, "momentum_buffer");
+    }
+    pool_free();
+}
+
+static void test_sgd(void **state)
+{
+    (void)state;
+    three_steps_of_sgd(0, false);
+    three_steps_of_sgd(0, true);
+    three_steps_of_sgd(0.25, false);
+}
+
+/* The rule of the paper's algorithm 2, written out; at last an average of 0, which moves nothing. */
+static void test_lion(void **state)
+{
+    (void)state;
+    const double lr = 0.01, b1 = 0.9, b2 = 0.99, wd = 0.1;
+    tx_tensor p = ZEROS(TX_F64, 1), m = ZEROS(TX_F64, 1), g = ZEROS(TX_F64, 1);
+    double theta = 0.7, mean = 0;
+    tx__ref_store(p, 0, theta);
+    for (int t = 1; t <= 4; t++) {
+        double grad = t < 4 ? 0.3 * t - 0.5 : 0;
+        if (t == 4) tx__ref_store(m, 0, mean = 0);
+        tx__ref_store(g, 0, grad * 4);
+        RUN(&ctx, lion, .p = p, .m = m, .g = g, .lr = lr, .beta1 = b1, .beta2 = b2, .weight_decay = wd,
+            .grad_scale = 0.25);
+        double of = b1 * mean + (1 - b1) * grad;
+        theta *= 1 - lr * wd;
+        if (of != 0) theta -= copysign(lr, of);
+        mean = b2 * mean + (1 - b2) * grad;
+        ASSERT_NEAR(tx__ref_load(p, 0), theta, 1e-14, "theta");
+        ASSERT_NEAR(tx__ref_load(m, 0), mean, 1e-14, "exp_avg");
+    }
+    pool_free();
+}
+
+/* torch.optim.Adagrad's rule with weight decay, written out. */
+static void test_adagrad(void **state)
+{
+    (void)state;
+    const double lr = 0.1, eps = 1e-3, wd = 0.05;
+    tx_tensor p = ZEROS(TX_F64, 1), v = ZEROS(TX_F64, 1), g = ZEROS(TX_F64, 1);
+    double theta = 0.7, sum = 0;
+    tx__ref_store(p, 0, theta);
+    for (int t = 1; t <= 3; t++) {
+        double grad = 0.3 * t - 0.5;
+        tx__ref_store(g, 0, grad * 2);
+        RUN(&ctx, adagrad, .p = p, .v = v, .g = g, .lr = lr, .eps = eps, .weight_decay = wd, .grad_scale = 0.5);
+        grad += wd * theta;
+        sum += grad * grad;
+        theta -= lr * grad / (sqrt(sum) + eps);
+        ASSERT_NEAR(tx__ref_load(p, 0), theta, 1e-14, "theta");
+        ASSERT_NEAR(tx__ref_load(v, 0), sum, 1e-14, "sum");
+    }
+    pool_free();
+}
+
+/* DeepSpeed's rule, written out: three steps of two tensors, one of which is 0 at first; with each correction. */
+static void lamb_steps(bool inside, bool moments)
+{
+    const double lr = 0.1, b1 = 0.9, b2 = 0.95, eps = 1e-3, wd = 0.05, start[2][2] = { { 0.7, -0.4 }, { 0, 0 } };
+    for (int k = 0; k < 2; k++) {
+        tx_tensor p = ZEROS(TX_F64, 2), m = ZEROS(TX_F64, 2), v = ZEROS(TX_F64, 2), g = ZEROS(TX_F64, 2);
+        tx_tensor sums = ZEROS(TX_F64, 2, 1), exact = ZEROS(TX_I64, 1, 2, TX_EXACT_WORDS), ratio = ZEROS(TX_F64, 1);
+        double theta[2], em[2] = { 0 }, ev[2] = { 0 };
+        for (int i = 0; i < 2; i++) tx__ref_store(p, i, theta[i] = start[k][i]);
+        for (int t = 1; t <= 3; t++) {
+            double c1 = 1 - pow(b1, t), c2 = 1 - pow(b2, t), u[2], of_w = 0, of_u = 0;
+            for (int i = 0; i < 2; i++) {
+                double grad = 0.3 * t - 0.5 + i;
+                tx__ref_store(g, i, grad * 2);
+                em[i] = b1 * em[i] + (1 - b1) * grad;
+                ev[i] = b2 * ev[i] + (1 - b2) * grad * grad;
+                double first = moments ? em[i] / c1 : em[i], second = moments ? ev[i] / c2 : ev[i];
+                u[i] = first / (inside ? sqrt(second + eps) : sqrt(second) + eps) + wd * theta[i];
+                of_w += theta[i] * theta[i];
+                of_u += u[i] * u[i];
+            }
+            double trust = of_w > 0 ? fmin(fmax(sqrt(of_w) / sqrt(of_u), 0.5), 0.6) : 1;
+            double rate = moments ? lr : lr * sqrt(c2) / c1;
+            const tx_lamb_rule rule = { b1, b2, eps, wd, moments ? c1 : 1, moments ? c2 : 1, inside };
+            RUN(&ctx, lamb_moments, .m = m, .v = v, .p = p, .g = g, .sums = sums, .rule = rule, .grad_scale = 0.5);
+            memset(exact.data, 0, 2 * sizeof(tx_exact));
+            for (int i = 0; i < 2; i++) {
+                tx_tensor one = tx_tensor1((tx_exact *)exact.data + i, TX_I64, TX_EXACT_WORDS);
+                RUN(&ctx, exact_add, .sum = one, .x = tx_tensor1((double *)sums.data + i, TX_F64, 1));
+            }
+            RUN(&ctx, lamb_ratio, .out = ratio, .sums = exact, .least = 0.5, .most = 0.6);
+            ASSERT_NEAR(tx__ref_load(ratio, 0), trust, 1e-12, "ratio");
+            RUN(&ctx, lamb_update, .p = p, .m = m, .v = v, .ratio = ratio, .rule = rule, .lr = rate);
+            for (int i = 0; i < 2; i++) {
+                theta[i] -= rate * trust * u[i];
+                ASSERT_NEAR(tx__ref_load(p, i), theta[i], 1e-13, "theta");
+            }
+        }
+    }
+    pool_free();
+}
+
+static void test_lamb(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) lamb_steps(i & 1, i & 2);
+}
+
+#endif
