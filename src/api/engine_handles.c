@@ -195,7 +195,7 @@ tx_status tx_optimizer_group_at(const tx_optimizer *o, int group, tx_optimizer_g
                                  .lr = s.lr,
                                  .weight_decay = s.weight_decay,
                                  .betas = { s.betas[0], s.betas[1] },
-                                 .eps = t->cfg->adam_eps,
+                                 .eps = tx_optim_eps_of(t->zero.optim.type, t->cfg),
                                  .momentum = s.momentum };
     return TX_OK;
 }

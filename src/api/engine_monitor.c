@@ -92,7 +92,7 @@ static tx_status put_groups(tx__engine_monitor *m, const tx_trainer *t, bool mom
 {
     const tx_optim *o = &t->zero.optim;
     tx_optim_step all = tx_optim_next(o, tx_trainer_lr(t), t->weight_decay);
-    bool betas = !t->client->optimizer && tx_optimizer_traits(t->cfg->optimizer) & TX_OPTIMIZER_MOMENTS;
+    bool betas = !t->client->optimizer && tx_optimizer_traits(t->cfg->optimizer) & TX_OPTIMIZER_BETAS;
     int n = t->client->n_groups;
     for (int i = 0; i <= n; i++) {
         bool others = i == n;

@@ -256,13 +256,13 @@ const json_t *tx_checkpoint_manifest(const tx_checkpoint *c); /* all of it, for 
  * Errors: TX_ERR_FORMAT (damaged: names the file), TX_ERR_IO, TX_ERR_NOTFOUND, TX_ERR_NOMEM. Not collective. */
 tx_status tx_checkpoint_tokenizer(const tx_checkpoint *c, bool with_files, tx_ckpt_tokenizer *out);
 
-/* Fills the fragments in `kept` (NULL: every row whole) of the parts with what was saved and padding rows with zero;
- * parts of the checkpoint that are not in the list are left out. Only the bytes that the fragments need are touched.
+/* Fills the fragments in `kept` (NULL: every row whole) of the parts with what was saved and padding rows with zero.
+ * The list has the weights alone, or all of an optimizer's state. Only the bytes that the fragments need are touched.
  * Collective over the group that c was opened with: together its ranks' tables have the whole model, some of it perhaps
  * several times. That and the checkpoint must hold the same tensors in the same shapes: a rank lists all differences of
  * its own tensors, and those that no rank has, in one TX_ERR_SHAPE; ranks without any fail with TX_ERR_COMM and the
- * first such list. TX_ERR_NOTFOUND: there is no optimizer state, or another optimizer's. Nothing is written on failure,
- * on any rank, but when it is a `move` that fails. */
+ * first such list. TX_ERR_NOTFOUND: there is no optimizer state, or another optimizer's, of which the list may have a
+ * part. Nothing is written on failure, on any rank, but when it is a `move` that fails. */
 tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, const tx_fragments *kept,
                              const tx_ckpt_part *part, int n_parts);
 

@@ -423,13 +423,34 @@ static tx_status has_part(const tx_checkpoint *c, const char *name)
                    c->path, what, name, other ? ", or the --optimizer it was saved with" : "");
 }
 
+/* An optimizer's state is all that there is beside the weights: another's may have the same names and more. */
+static tx_status has_no_others(const tx_checkpoint *c, const tx_ckpt_part *part, int n_parts)
+{
+    for (size_t i = 0; i < c->m.n_saved; i++) {
+        const tx__saved *s = &c->m.saved[i];
+        bool known = is_of_group(s, TX_CKPT_MODEL);
+        for (int k = 0; k < n_parts; k++) known = known || is_of_group(s, part[k].name);
+        if (!known)
+            return TX_FAIL(TX_ERR_NOTFOUND,
+                           "%s: holds the state of another optimizer (there is %.*s, too); give --no-load-optim or "
+                           "--finetune to go on without it, or the --optimizer it was saved with",
+                           c->path, (int)strcspn(s->name, "."), s->name);
+    }
+    return TX_OK;
+}
+
 static tx_status compare(const tx_checkpoint *c, const tx_params *ps, const tx_ckpt_part *part, int n_parts,
                          const unsigned char *seen)
 {
     differences d = { 0 };
+    bool with_state = false;
     tx_status st = TX_OK;
-    for (int i = 0; i < n_parts; i++)
-        if (strcmp(part[i].name, TX_CKPT_MODEL)) TX_TRY(has_part(c, part[i].name));
+    for (int i = 0; i < n_parts; i++) {
+        if (!strcmp(part[i].name, TX_CKPT_MODEL)) continue;
+        with_state = true;
+        TX_TRY(has_part(c, part[i].name));
+    }
+    if (with_state) TX_TRY(has_no_others(c, part, n_parts));
     for (int i = 0; i < n_parts && !d.n; i++) /* when the model differs, its optimizer state does so in the same way */
         TX_GOTO(compare_group(c, ps, part[i].name, seen, &d));
     if (d.n) st = report(c, &d);

@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "config/deepspeed_optimizers.h"
 #include "config/tuning.h"
 
 /* ---------------------------------------------------------------- the table */
@@ -101,8 +102,11 @@ struct reading {
     const char *file;
     const char *key; /* the one at hand, as the table has it, and where it stands */
     tx__json_place at;
-    bool foreign_optimizer; /* of a type that is refused: its parameters are none of ours */
-    bool fp16;              /* by the file or a flag; else the other keys of that section say nothing */
+    const tx__ds_optimizer *optimizer; /* of optimizer.type; NULL: left out, or one that is refused */
+    bool foreign_optimizer;            /* of a type that is refused: its parameters are none of ours */
+    bool adam_w;
+    tx__json_place optimizer_at;
+    bool fp16; /* by the file or a flag; else the other keys of that section say nothing */
     bool has_scale_power, has_scale_key, has_grad_dtype;
     tx__json_place fp16_at;
     int64_t accumulation, data_parallel; /* 0: left out */
@@ -325,43 +329,35 @@ static tx_status convert_data_parallel(reading *r, const json_t *value)
     return TX_OK;
 }
 
-static const struct {
-    const char *word, *name, *other; /* ours, DeepSpeed's, and another that it has, or NULL */
-} optimizers[] = {
-#define ROW(constant, word, type, name, other, traits) { word, name, other },
-    TX_OPTIMIZERS(ROW)
-#undef ROW
-};
-enum { N_OPTIMIZERS = sizeof optimizers / sizeof *optimizers };
-
-/* The optimizer's word here; NULL: there is none. */
-static const char *optimizer_of(const char *name)
+/* Whose the parameters are: without a type those of the options' optimizer. */
+static enum tx_optimizer_kind params_of(const reading *r)
 {
-    for (int i = 0; i < N_OPTIMIZERS; i++)
-        if (!strcasecmp(name, optimizers[i].name) || (optimizers[i].other && !strcasecmp(name, optimizers[i].other)))
-            return optimizers[i].word;
-    return NULL;
+    return r->optimizer ? r->optimizer->kind : r->cfg->optimizer;
 }
 
-/* "Adam (also AdamW) and SGD" */
-static const char *list_optimizers(char *buf, size_t cap)
+/* Whether the optimizer that counts is another than the file's, so that a flag or a default is meant for that one. */
+static bool optimizer_yields(const reading *r)
 {
-    size_t n = 0;
-    for (int i = 0; i < N_OPTIMIZERS && n < cap; i++) {
-        const char *other = optimizers[i].other, *before = i == 0 ? "" : i == N_OPTIMIZERS - 1 ? " and " : ", ";
-        n += (size_t)snprintf(buf + n, cap - n, "%s%s%s%s%s", before, optimizers[i].name, other ? " (also " : "",
-                              other ? other : "", other ? ")" : "");
-    }
-    return buf;
+    return r->optimizer && r->cfg->given.optimizer && r->cfg->optimizer != r->optimizer->kind;
+}
+
+/* Whether a parameter is one of the type's; a violation if it is not. */
+static bool is_param(const reading *r, const char *name)
+{
+    char takes[256];
+    if (!r->optimizer || tx__ds_optimizer_takes(r->optimizer, name, takes)) return true;
+    wrong(r, "optimizer.params.%.60s is no parameter of %s, which takes %s", name, r->optimizer->name, takes);
+    return false;
 }
 
 static tx_status convert_optimizer(reading *r, const json_t *value)
 {
-    const char *name = json_string_value(value), *word = optimizer_of(name);
-    if (word) return put(r, "optimizer", word, true);
+    const char *name = json_string_value(value);
+    r->optimizer_at = r->at;
+    if (r->optimizer) return put(r, "optimizer", r->optimizer->word, true);
     char all[256];
     wrong(r, "optimizer.type %.60s: there are %s; with Megatron-DeepSpeed the section is not used, leave it out", name,
-          list_optimizers(all, sizeof all));
+          tx__ds_optimizer_list(all, sizeof all));
     return TX_OK;
 }
 
@@ -373,8 +369,28 @@ static tx_status convert_betas(reading *r, const json_t *value)
         wrong(r, "%s is %s; it takes two numbers, as in [0.9, 0.999]", r->key, tx_json_shown(text, value));
         return TX_OK;
     }
-    TX_TRY(put(r, "adam-beta1", value_text(buf, one), true));
-    return put(r, "adam-beta2", value_text(buf, two), true);
+    const bool lion = params_of(r) == TX_OPTIMIZER_LION;
+    TX_TRY(put(r, lion ? "lion-beta1" : "adam-beta1", value_text(buf, one), true));
+    return put(r, lion ? "lion-beta2" : "adam-beta2", value_text(buf, two), true);
+}
+
+static tx_status convert_eps(reading *r, const json_t *value)
+{
+    char buf[40];
+    return put(r, params_of(r) == TX_OPTIMIZER_ADAGRAD ? "adagrad-eps" : "adam-eps", value_text(buf, value), true);
+}
+
+static tx_status convert_adam_w_mode(reading *r, const json_t *value)
+{
+    const bool decoupled = json_is_true(value);
+    if (!decoupled && r->adam_w) {
+        wrong(
+            r,
+            "optimizer.params.adam_w_mode is false, but optimizer.type is AdamW, whose weight decay is decoupled: the "
+            "type is Adam, or leave it out");
+        return TX_OK;
+    }
+    return put(r, "no-decoupled-weight-decay", decoupled ? "true" : "false", true);
 }
 
 /* 0 is DeepSpeed's word for what a flag that is left out says here. */
@@ -647,10 +663,15 @@ static tx_status read_any(void *user, const char *path, const char *name, tx__js
     if (strchr(name, '.')) return unknown(r, path);
     bool way = is_on_the_way(path);
     if (section && !row && !way) return read_member(r, section, path, value);
-    if (!row && r->foreign_optimizer && below(path, "optimizer.params")) return TX_OK;
+    const char *param = below(path, "optimizer.params");
+    if (!row && r->foreign_optimizer && param) return TX_OK;
     if (!row && !way) return unknown(r, path);
     r->key = row ? row->path : path;
     if (is_auto(value)) return TX_OK;
+    if (row && param && !is_param(r, param)) return TX_OK;
+    if (row && param && optimizer_yields(r) && tx__word_in(r->optimizer->params, param))
+        return note(r, "%s: --optimizer %s is given and counts, which is not of this type", row->path,
+                    tx_optimizer_kind_word(r->cfg->optimizer));
     if (way && json_is_object(value)) {
         *enter = true;
         return TX_OK;
@@ -720,6 +741,28 @@ static tx_status settle_grad_dtype(reading *r)
     return put(r, "grad-dtype", "fp16", false);
 }
 
+/* What DeepSpeed's and torch's classes have where the file leaves it out, and Megatron's flags have otherwise. */
+static tx_status settle_optimizer(reading *r)
+{
+    static const struct {
+        enum tx_optimizer_kind kind;
+        const char *key, *flag, *value;
+    } all[] = { { TX_OPTIMIZER_LION, "optimizer.params.betas", "lion-beta1", "0.9" },
+                { TX_OPTIMIZER_LION, "optimizer.params.betas", "lion-beta2", "0.99" },
+                { TX_OPTIMIZER_SGD, "optimizer.params.momentum", "sgd-momentum", "0" } };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const tx_option *o = option_of(r, all[i].flag);
+        if (!r->optimizer || r->optimizer->kind != all[i].kind || r->cfg->optimizer != all[i].kind) continue;
+        if (r->d->from[o - tx__options].key || tx__is_given(r->cfg, o)) continue;
+        r->key = all[i].key;
+        r->at = r->optimizer_at;
+        TX_TRY(note(r, "%s is left out: --%s is %s, as that of DeepSpeed's %s is", all[i].key, all[i].flag,
+                    all[i].value, r->optimizer->name));
+        TX_TRY(put(r, all[i].flag, all[i].value, true));
+    }
+    return TX_OK;
+}
+
 /* output_path/job_name into a folder's option. */
 static tx_status settle_monitor(reading *r, const struct monitor *m, const char *flag)
 {
@@ -758,10 +801,13 @@ static tx_status read_file(reading *r, const tx_str *text, const json_t *root)
 {
     r->fp16 = r->cfg->fp16 || json_is_true(json_object_get(json_object_get(root, "fp16"), "enabled"));
     const char *type = json_string_value(json_object_get(json_object_get(root, "optimizer"), "type"));
-    r->foreign_optimizer = type && !optimizer_of(type);
+    r->optimizer = type ? tx__ds_optimizer_of(type) : NULL;
+    r->foreign_optimizer = type && !r->optimizer;
+    r->adam_w = type && !strcasecmp(type, "AdamW");
     TX_TRY(tx__relaxed_json_walk(text, root, read_any, r));
     TX_TRY(settle_loss_scale(r));
     TX_TRY(settle_grad_dtype(r));
+    TX_TRY(settle_optimizer(r));
     TX_TRY(settle_tensorboard(r));
     TX_TRY(settle_csv(r));
     note_equation(r);

@@ -54,10 +54,11 @@ static void rule_save_format_holds_the_run(const tx__check *k)
     if (c->post_layernorm)
         tx__violate(k->v, "--save-format %s cannot hold a --post-layernorm model; save native, and leave the flag out",
                     to);
-    if (c->optimizer != tx_optimizer_upstream() && !c->no_save_optim)
+    unsigned held = c->save_format == TX_FORMAT_DEEPSPEED ? TX_OPTIMIZER_DEEPSPEED : TX_OPTIMIZER_MEGATRON;
+    if (!k->bad->optimizer && !(tx_optimizer_traits(c->optimizer) & held) && !c->no_save_optim)
         tx__violate(k->v,
-                    "--save-format %s holds %s's state only, not --optimizer %s's: save native, or --no-save-optim", to,
-                    tx_optimizer_deepspeed_name(tx_optimizer_upstream()), tx_optimizer_kind_word(c->optimizer));
+                    "--save-format %s has no place for the state of --optimizer %s: save native, or --no-save-optim",
+                    to, tx_optimizer_kind_word(c->optimizer));
     if (k->g->num_layers_per_virtual_pipeline_stage || c->num_layers_per_virtual_pipeline_stage)
         tx__violate(
             k->v,

@@ -244,10 +244,9 @@ static void rule_less_than_one(const tx__check *k)
     const struct {
         const char *flag;
         double value;
-    } all[] = { { "adam-beta1", k->c->adam_beta1 },
-                { "adam-beta2", k->c->adam_beta2 },
-                { "hidden-dropout", k->c->hidden_dropout },
-                { "attention-dropout", k->c->attention_dropout },
+    } all[] = { { "adam-beta1", k->c->adam_beta1 },          { "adam-beta2", k->c->adam_beta2 },
+                { "lion-beta1", k->c->lion_beta1 },          { "lion-beta2", k->c->lion_beta2 },
+                { "hidden-dropout", k->c->hidden_dropout },  { "attention-dropout", k->c->attention_dropout },
                 { "label-smoothing", k->c->label_smoothing } };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].value >= 1) tx__violate(k->v, "--%s %g must be less than 1", all[i].flag, all[i].value);
@@ -262,23 +261,38 @@ static void rule_states_are_adams(const tx__check *k)
                 tx_optimizer_kind_word(k->c->optimizer));
 }
 
-static void rule_lamb(const tx__check *k)
+/* What changes an update is of one optimizer; nothing is to be given in vain. */
+static void rule_updates_are_of_their_optimizer(const tx__check *k)
 {
     const tx_config *c = k->c;
     const struct {
         const char *flag;
         bool given;
-    } own[] = { { "lamb-max-coeff", k->g->lamb_max_coeff },
-                { "lamb-min-coeff", k->g->lamb_min_coeff },
-                { "lamb-bias-correction", k->g->lamb_bias_correction },
-                { "lamb-eps-inside-sqrt", k->g->lamb_eps_inside_sqrt } };
+        enum tx_optimizer_kind of;
+    } all[] = { { "no-decoupled-weight-decay", !c->decoupled_weight_decay, TX_OPTIMIZER_ADAM },
+                { "sgd-nesterov", c->sgd_nesterov, TX_OPTIMIZER_SGD },
+                { "sgd-dampening", c->sgd_dampening != 0, TX_OPTIMIZER_SGD },
+                { "lamb-max-coeff", k->g->lamb_max_coeff, TX_OPTIMIZER_LAMB },
+                { "lamb-min-coeff", k->g->lamb_min_coeff, TX_OPTIMIZER_LAMB },
+                { "lamb-bias-correction", k->g->lamb_bias_correction, TX_OPTIMIZER_LAMB },
+                { "lamb-eps-inside-sqrt", c->lamb_eps_inside_sqrt, TX_OPTIMIZER_LAMB } };
     if (k->bad->optimizer) return;
-    for (size_t i = 0; i < sizeof own / sizeof *own && c->optimizer != TX_OPTIMIZER_LAMB; i++)
-        if (own[i].given)
-            tx__violate(k->v, "--%s is for --optimizer lamb, not %s", own[i].flag,
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].given && c->optimizer != all[i].of)
+            tx__violate(k->v, "--%s is for --optimizer %s, not %s", all[i].flag, tx_optimizer_kind_word(all[i].of),
                         tx_optimizer_kind_word(c->optimizer));
-    if (!k->bad->lamb_max_coeff && !k->bad->lamb_min_coeff && c->lamb_min_coeff > c->lamb_max_coeff)
-        tx__violate(k->v, "--lamb-min-coeff %g is more than --lamb-max-coeff %g", c->lamb_min_coeff, c->lamb_max_coeff);
+    if (!c->sgd_nesterov || k->bad->sgd_momentum || k->bad->sgd_dampening) return;
+    if (c->sgd_momentum == 0) tx__violate(k->v, "--sgd-nesterov needs a --sgd-momentum above 0");
+    if (c->sgd_dampening != 0)
+        tx__violate(k->v, "--sgd-nesterov and --sgd-dampening %g: Nesterov's momentum is not dampened; leave one out",
+                    c->sgd_dampening);
+}
+
+static void rule_lamb_has_a_range(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->lamb_max_coeff || k->bad->lamb_min_coeff || c->lamb_min_coeff <= c->lamb_max_coeff) return;
+    tx__violate(k->v, "--lamb-min-coeff %g is more than --lamb-max-coeff %g", c->lamb_min_coeff, c->lamb_max_coeff);
 }
 
 /* Tasks are scored by a decoder, which has the whole of a rank's layers in one piece. */
@@ -332,7 +346,8 @@ const tx__rule tx__rules_run[] = {
     { "training", rule_scheduler_source_is_one },
     { "training", rule_weight_decay_has_its_ends },
     { "training", rule_states_are_adams },
-    { "training", rule_lamb },
+    { "training", rule_updates_are_of_their_optimizer },
+    { "training", rule_lamb_has_a_range },
     { "training", rule_less_than_one },
     { NULL, rule_sizes_have_units },
     { NULL, tx__check_profile },

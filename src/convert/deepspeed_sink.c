@@ -86,7 +86,7 @@ static tx_py *divided_state(tx__file *f, const tx__rank *r)
     for (int i = 0; i < r->n_groups; i++) {
         const tx__group *g = &r->group[i];
         const tx_py *one[TX_OPTIM_MAX_STATE];
-        for (int k = 0; k < tx_optim_upstream()->n_state; k++)
+        for (int k = 0; k < tx__optim_of(f->c)->n_state; k++)
             one[k] = divided_flat(f, r, g, tx__state_part(f->c, k), r->dp);
         tx__set_at(f, state, i, tx__optim_state(f, one));
         tx__append(f, flat, divided_flat(f, r, g, 0, r->dp));
@@ -271,7 +271,7 @@ static tx_status check(const tx_conversion *c)
                        "%s: with ZeRO-3 DeepSpeed keeps weights in the optimizer's files, and there is no optimizer's "
                        "state to be written; choose --target-zero-stage 0, 1 or 2",
                        c->src->path);
-    return tx__check_layout(c);
+    return tx__check_layout(c, TX_OPTIMIZER_DEEPSPEED);
 }
 
 static tx_status write_folder(tx_conversion *c)

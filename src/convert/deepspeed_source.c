@@ -38,9 +38,10 @@ typedef struct deepspeed {
     bool inside;                   /* the optimizer's state is in the model's files */
     int64_t first_layer;           /* a pipeline's number of the first transformer layer */
     int64_t optim_step;
-    bool experts;       /* in files of their own */
-    int n_ep;           /* ranks that share a layer's experts */
-    int64_t *n_experts; /* [n_layers]; owned */
+    tx__torch_state has; /* the optimizer */
+    bool experts;        /* in files of their own */
+    int n_ep;            /* ranks that share a layer's experts */
+    int64_t *n_experts;  /* [n_layers]; owned */
 } deepspeed;
 
 /* ---- which folder and which files ---- */
@@ -140,30 +141,30 @@ static tx_status add_run(runs *r, const tx_pt *file, const tx_py *v, int64_t n)
     return TX_OK;
 }
 
-/* Where a file's optimizer has group g of a buffer: {state: {g: {exp_avg}}} and a list of masters. */
-static const tx_py *group_of(const tx_py *optim, int buffer, size_t g)
+/* What torch's optimizer had for its state_dict(). */
+static const tx_py *torch_state_in(const tx_py *optim)
 {
-    static const char *const inner[] = { "base_optimizer_state", "optimizer_state_dict" };
+    const tx_py *base = tx_py_get(optim, "base_optimizer_state");
+    return base ? base : tx_py_get(optim, "optimizer_state_dict");
+}
+
+/* Where a file's optimizer has group g of a buffer: {state: {g: {exp_avg}}} and a list of masters. */
+static const tx_py *group_of(const deepspeed *d, const tx_py *optim, int buffer, size_t g)
+{
     static const char *const masters[] = { "single_partition_of_fp32_groups", "fp32_flat_groups", "fp32_groups_flat" };
     for (size_t i = 0; !buffer && i < sizeof masters / sizeof *masters; i++)
         if (tx_py_get(optim, masters[i])) return tx_py_item(tx_py_get(optim, masters[i]), g);
-    for (size_t i = 0; buffer && i < sizeof inner / sizeof *inner; i++) {
-        const tx_py *state = tx_py_get(tx_py_get(optim, inner[i]), "state");
-        if (state) return tx_py_get(tx_py_get_int(state, (int64_t)g), tx_optim_upstream()->state_name[buffer - 1]);
-    }
-    return NULL;
+    if (!buffer) return NULL;
+    const tx_py *state = tx_py_get(torch_state_in(optim), "state");
+    return tx_py_get(tx_py_get_int(state, (int64_t)g), d->has.name[buffer - 1]);
 }
 
 static int64_t step_of(const tx_py *optim)
 {
-    static const char *const inner[] = { "base_optimizer_state", "optimizer_state_dict" };
-    for (size_t i = 0; i < sizeof inner / sizeof *inner; i++) {
-        const tx_py *o = tx_py_get(optim, inner[i]), *step = tx_py_get(tx_py_get_int(tx_py_get(o, "state"), 0), "step");
-        double f;
-        if (!step) step = tx_py_get(tx_py_item(tx_py_get(o, "param_groups"), 0), "step");
-        if (tx_py_float(step, &f)) return (int64_t)f;
-    }
-    return 0;
+    const tx_py *o = torch_state_in(optim), *step = tx_py_get(tx_py_get_int(tx_py_get(o, "state"), 0), "step");
+    double f;
+    if (!step) step = tx_py_get(tx_py_item(tx_py_get(o, "param_groups"), 0), "step");
+    return tx_py_float(step, &f) ? (int64_t)f : 0;
 }
 
 /* ---- parameters of a rank ---- */
@@ -288,7 +289,7 @@ static tx_status add_even_group(deepspeed *d, const rank_files *f, size_t g, int
     runs r = { 0 };
     int64_t at = 0;
     tx_status st = TX_OK;
-    for (int dp = 0; dp < d->n_dp && !st; dp++) st = add_run(&r, f->file[dp], group_of(f->optim[dp], buffer, g), -1);
+    for (int dp = 0; dp < d->n_dp && !st; dp++) st = add_run(&r, f->file[dp], group_of(d, f->optim[dp], buffer, g), -1);
     if (!st) st = add_group(d, f, g, buffer, &r, &at);
     free_runs(&r, 1);
     return st;
@@ -319,7 +320,8 @@ static tx_status add_divided_groups(deepspeed *d, const rank_files *f, int buffe
     tx_status st = TX_OK;
     for (int dp = 0; dp < d->n_dp && !st; dp++) {
         size_t n = tx_py_len(tx_py_get(f->optim[dp], "fp32_flat_groups"));
-        for (size_t g = 0; g < n && !st; g++) st = add_run(&r[dp], f->file[dp], group_of(f->optim[dp], buffer, g), -1);
+        for (size_t g = 0; g < n && !st; g++)
+            st = add_run(&r[dp], f->file[dp], group_of(d, f->optim[dp], buffer, g), -1);
     }
     int64_t at = 0;
     for (size_t g = 0; g < tx_py_len(shapes_of(f)) && !st; g++) st = add_group(d, f, g, buffer, r, &at);
@@ -358,7 +360,7 @@ static tx_status add_expert_group(deepspeed *d, const rank_files *all, int tp, i
     f.ep = ep;
     for (int q = ep; q < n_tp * d->n_dp && !st; q += d->n_ep) {
         const rank_files *of = &all[whole ? q % n_tp : tp];
-        st = add_run(&r, of->file[q / n_tp], group_of(of->optim[q / n_tp], buffer, g), -1);
+        st = add_run(&r, of->file[q / n_tp], group_of(d, of->optim[q / n_tp], buffer, g), -1);
     }
     if (!st) st = add_group(d, &f, g, buffer, &r, &at);
     free_runs(&r, 1);
@@ -381,7 +383,8 @@ static tx_status add_optimizers(deepspeed *d, const tx_source *src, const tx_pt 
     tx_status st;
     TX_TRY(tx_alloc(&all, (size_t)d->n_mp, sizeof *all, "a list of files"));
     for (int mp = 0; mp < d->n_mp; mp++) TX_GOTO(open_optimizer(d, src, states[mp], mp, &all[mp]));
-    for (int b = 0; b <= tx_optim_upstream()->n_state; b++) {
+    if (d->n_mp) d->has = tx__torch_state_of(torch_state_in(all[0].optim[0]));
+    for (int b = 0; b <= d->has.n; b++) {
         for (int mp = 0; mp < d->n_mp; mp++)
             TX_GOTO((d->stage_3 ? add_divided_groups : add_even_groups)(d, &all[mp], b));
         if (d->experts) TX_GOTO(add_expert_groups(d, all, b));
@@ -433,7 +436,8 @@ static tx_status add_masters(module *m)
     const tx_py *inner = tx_py_get(optimizer, "optimizer_state_dict"), *masters = tx_py_get(optimizer, "fp32_groups");
     if (!masters) masters = tx_py_get(optimizer, "fp32_groups_flat");
     if (!d->scaler) d->scaler = optimizer;
-    const tx__optim_file f = { m->file, &m->rows, m->tp };
+    if (!d->has.kind) d->has = tx__torch_state_of(inner ? inner : optimizer);
+    const tx__optim_file f = { m->file, &m->rows, m->tp, &d->has };
     return tx__optim_add(&d->s, &f, inner ? inner : optimizer, masters, &d->optim_step);
 }
 
@@ -774,7 +778,7 @@ static tx_status read_run(deepspeed *d, tx_source *src)
     src->n_pp = d->n_mp / d->s.n_tp;
     src->pipeline = d->pipeline;
     src->vocab_size = tx__vocabulary_of(d->root);
-    tx__upstream_parts(src, d->optim || d->inside);
+    tx__upstream_parts(src, d->has.kind);
     if (src->n_parts == 1 && d->pipeline && tx_py_get(tx_py_get(d->root, "optimizer"), "param_groups"))
         tx_warn_once(
             "%s: the optimizer's state of a pipeline without ZeRO, whose stages have different numbers of layers, "

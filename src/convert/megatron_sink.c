@@ -88,7 +88,7 @@ out:
 static tx_status check(const tx_conversion *c)
 {
     TX_TRY(tx__check_dense(c));
-    return tx__check_layout(c);
+    return tx__check_layout(c, TX_OPTIMIZER_MEGATRON);
 }
 
 static tx_status write_folder(tx_conversion *c)

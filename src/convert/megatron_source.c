@@ -24,7 +24,7 @@ typedef struct megatron {
     const tx_py *args;
     int n_pp;
     int64_t optim_step;
-    bool no_optim, seen_optim;
+    enum tx_optimizer_kind optimizer; /* 0: there is no state */
 } megatron;
 
 /* What walks through a rank's model. */
@@ -121,17 +121,17 @@ static tx_status add_optimizer(megatron *g, const tx_pt *file, const char *folde
     const tx_pt *beside;
     if (!inner) inner = optimizer; /* fp32: torch's own */
     if (!masters) masters = tx_py_get(optimizer, "fp32_from_float16_params");
-    g->seen_optim = true;
-    if (tx_py_get(inner, "state"))
-        return tx__optim_add(&g->s, &(tx__optim_file){ file, r, tp }, inner, masters, &g->optim_step);
-    TX_TRY(tx_path_join(path, sizeof path, folder, "distrib_optim.pt"));
-    if (!tx_path_exists(path)) {
-        g->no_optim = true;
-        return TX_OK;
+    if (tx_py_get(inner, "state")) {
+        const tx__torch_state has = tx__torch_state_of(inner);
+        g->optimizer = has.kind;
+        return tx__optim_add(&g->s, &(tx__optim_file){ file, r, tp, &has }, inner, masters, &g->optim_step);
     }
+    TX_TRY(tx_path_join(path, sizeof path, folder, "distrib_optim.pt"));
+    if (!tx_path_exists(path)) return TX_OK;
+    const tx__torch_state has = tx__torch_state_like(g->optimizer = TX_OPTIMIZER_ADAM);
     TX_TRY(tx__shards_open(&g->s, path, &beside));
     tx_py_int(tx_py_get(tx_py_item(tx_py_get(inner, "param_groups"), 0), "step"), &g->optim_step);
-    return tx__optim_add_reversed(&g->s, &(tx__optim_file){ beside, r, tp });
+    return tx__optim_add_reversed(&g->s, &(tx__optim_file){ beside, r, tp, &has });
 }
 
 static int64_t arg(const tx_py *args, const char *key, int64_t otherwise)
@@ -204,7 +204,7 @@ static tx_status read_run(megatron *g, tx_source *src)
     src->state.optim_step =
         g->optim_step ? g->optim_step : src->state.iteration; /* a distributed optimizer's is lost */
     src->vocab_size = tx__vocabulary_of(root);
-    tx__upstream_parts(src, g->seen_optim && !g->no_optim);
+    tx__upstream_parts(src, g->optimizer);
     return tx__run_of(schedule, g->args, tx_py_at(root, "optimizer.grad_scaler"), &src->run);
 }
 

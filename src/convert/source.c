@@ -262,6 +262,26 @@ static void add_state(tx_source *src, const char *name)
         src->part[src->n_parts++] = name;
 }
 
+/* Whether the buffers are all of an optimizer's and no others. */
+static bool has_buffers_of(const tx_source *src, const tx_optim_type *o)
+{
+    int n = 0;
+    for (int k = 0; k < o->n_state; k++)
+        for (int i = 1; i < src->n_parts; i++) n += !strcmp(src->part[i], o->state_name[k]);
+    return n && n == o->n_state && n == src->n_parts - 1;
+}
+
+/* The one that the options name, if the buffers are its: two may have the same names. */
+static void find_optimizer(tx_source *src)
+{
+    const char *word = json_string_value(json_object_get(src->run, "optimizer"));
+    for (int kind = 1; tx_optim_type_at(kind - 1); kind++) {
+        bool named = word && !strcmp(word, tx_optimizer_kind_word((enum tx_optimizer_kind)kind));
+        if (!has_buffers_of(src, tx_optim_type_at(kind - 1)) || (src->optimizer && !named)) continue;
+        src->optimizer = (enum tx_optimizer_kind)kind;
+    }
+}
+
 static tx_status open_native(tx_source *src)
 {
     TX_TRY(src->just_written  ? tx_checkpoint_open_just_written(&src->native, src->folder)
@@ -276,6 +296,7 @@ static tx_status open_native(tx_source *src)
     const tx_optim_type *o;
     for (int i = 0; (o = tx_optim_type_at(i)); i++)
         for (int k = 0; k < o->n_state; k++) add_state(src, o->state_name[k]);
+    find_optimizer(src);
     return TX_OK;
 }
 
@@ -386,6 +407,21 @@ static bool is_kept(const tx_fragments *kept, int row)
     return !kept;
 }
 
+/* Buffers of the source are all asked for, or none: another optimizer may have some of the same names. */
+static tx_status is_all_state(const tx_source *src, const tx_ckpt_part *part, int n_parts)
+{
+    for (int i = 1; i < src->n_parts && n_parts > 1; i++) {
+        bool known = false;
+        for (int k = 0; k < n_parts; k++) known = known || !strcmp(src->part[i], part[k].name);
+        if (!known)
+            return TX_FAIL(TX_ERR_NOTFOUND,
+                           "%s: holds the state of another optimizer (there is %s, too); give --no-load-optim or "
+                           "--finetune to go on without it, or the --optimizer it was saved with",
+                           src->path, src->part[i]);
+    }
+    return TX_OK;
+}
+
 static tx_status read_parts(tx_source *src, const tx_model *m, const target *t)
 {
     for (int k = 0; k < t->n_parts; k++) {
@@ -414,6 +450,7 @@ tx_status tx_source_read(tx_source *src, const tx_model *m, const tx_fragments *
     TX_TRY(tx_source_check(src, m));
     tx_status st = TX_OK;
     for (int k = 0; k < n_parts && !st; k++) st = find_part(src, part[k].name, &number);
+    if (!st) st = is_all_state(src, part, n_parts);
     if (!st) st = tx_alloc(&t.whole, (size_t)tx_params_largest_whole(&m->params), sizeof *t.whole, "a tensor");
     if (!st) st = tx_alloc(&t.window, TX_CKPT_WINDOW, sizeof *t.window, "a window of what is loaded");
     TX_GOTO(tx_comm_agree(src->group, st));

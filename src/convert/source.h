@@ -83,6 +83,7 @@ typedef struct tx_source {
                   * them, as far as they are known; borrowed of native's, else owned */
     const char *part[TX_CKPT_MAX_PARTS]; /* TX_CKPT_MODEL, and the optimizer's buffers that there are: "exp_avg" */
     int n_parts;
+    enum tx_optimizer_kind optimizer; /* whose these are; 0: nobody's, or a user-defined one's */
     int n_tp, n_pp; /* DeepSpeed: ranks that it was made by, and whether it is in the form of the pipeline engine */
     bool pipeline;
 } tx_source;

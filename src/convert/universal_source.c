@@ -121,7 +121,7 @@ static tx_status open_universal(tx_source *src)
     u->root = tx_pt_root(states);
     tx_py_int(tx_py_at(u->root, "args.num_layers"), &u->s.n_layers);
     find_first_layer(u);
-    tx__upstream_parts(src, true);
+    tx__upstream_parts(src, TX_OPTIMIZER_ADAM);
     for (size_t i = 0; i < u->names.n; i++) TX_TRY(add_parameter(u, src, u->names.name[i]));
     TX_TRY(tx__shards_sort(&u->s, src->path));
     TX_TRY(find_step_number(u, src));

@@ -4,12 +4,54 @@
 #include "base/alloc.h"
 #include "convert/upstream.h"
 
-void tx__upstream_parts(tx_source *src, bool with_state)
+void tx__upstream_parts(tx_source *src, enum tx_optimizer_kind kind)
 {
-    const tx_optim_type *o = tx_optim_upstream();
     src->n_parts = 0;
+    src->optimizer = kind;
     src->part[src->n_parts++] = TX_CKPT_MODEL;
-    for (int k = 0; k < o->n_state && with_state; k++) src->part[src->n_parts++] = o->state_name[k];
+    for (int k = 0; kind && k < tx_optim_type_of(kind)->n_state; k++)
+        src->part[src->n_parts++] = tx_optim_type_of(kind)->state_name[k];
+}
+
+tx__torch_state tx__torch_state_like(enum tx_optimizer_kind kind)
+{
+    const tx_optim_type *o = tx_optim_type_of(kind);
+    tx__torch_state has = { .kind = kind, .n = o->n_state };
+    for (int k = 0; k < o->n_state; k++) has.name[k] = o->state_name[k];
+    return has;
+}
+
+/* How much of it is an optimizer's; 0: something is missing. */
+static int matches(const tx_py *state, const tx_py *group, const tx_optim_type *o, tx__torch_state *has)
+{
+    int n = 0;
+    for (int k = 0; k < o->n_state; k++, n++) {
+        const char *other = o->other_name[k];
+        if (tx_py_tensor(tx_py_get(state, has->name[k]))) continue;
+        if (!other || !tx_py_tensor(tx_py_get(state, other))) return 0;
+        has->name[k] = other;
+    }
+    for (const tx_optim_member *m = o->member; group && m && m->key; m++) {
+        if (!m->option[0]) continue; /* a class has it, another of the same optimizer not */
+        if (!tx_py_get(group, m->key)) return 0;
+        n++;
+    }
+    return n;
+}
+
+tx__torch_state tx__torch_state_of(const tx_py *torch_state)
+{
+    const tx_py *states = tx_py_get(torch_state, "state"),
+                *group = tx_py_item(tx_py_get(torch_state, "param_groups"), 0);
+    tx__torch_state best = { 0 };
+    int most = 0;
+    if (!states || states->kind != TX_PY_DICT || !states->as.dict.n) return best;
+    for (int kind = 1; tx_optim_type_at(kind - 1); kind++) {
+        tx__torch_state has = tx__torch_state_like((enum tx_optimizer_kind)kind);
+        int n = matches(states->as.dict.value[0], group, tx_optim_type_at(kind - 1), &has);
+        if (n > most) most = n, best = has;
+    }
+    return best;
 }
 
 tx_status tx__rows_add(tx__rows *r, const tx__row *row)
@@ -56,7 +98,6 @@ typedef struct group {
 /* The next parameter of a group: by itself, or in the group's one tensor. */
 static tx_status add_next(tx__shards *s, const tx__optim_file *f, const tx__row *row, group *g, int64_t *step)
 {
-    const tx_optim_type *o = tx_optim_upstream();
     const tx_py *numbers = tx_py_get(g->torch_group, "params");
     int64_t number;
     bool flat = tx_py_len(numbers) == 1 && tx_py_tensor(g->masters);
@@ -66,7 +107,7 @@ static tx_status add_next(tx__shards *s, const tx__optim_file *f, const tx__row 
     const tx_py *mine = tx_py_get_int(g->state, number);
     int64_t at = flat ? g->at : 0;
     if (g->masters) TX_TRY(add_part(s, f, row, 0, flat ? g->masters : tx_py_item(g->masters, g->k), at));
-    for (int k = 0; k < o->n_state; k++) TX_TRY(add_part(s, f, row, 1 + k, tx_py_get(mine, o->state_name[k]), at));
+    for (int k = 0; k < f->has->n; k++) TX_TRY(add_part(s, f, row, 1 + k, tx_py_get(mine, f->has->name[k]), at));
     raise_step(mine, g->torch_group, step);
     g->k++;
     g->at += tx_pt_numel(row->tensor);
@@ -118,7 +159,6 @@ tx_status tx__optim_add(tx__shards *s, const tx__optim_file *f, const tx_py *tor
 
 tx_status tx__optim_add_reversed(tx__shards *s, const tx__optim_file *f)
 {
-    const tx_optim_type *o = tx_optim_upstream();
     const tx__rows *r = f->rows;
     const tx_py *root = tx_pt_root(f->file), *buffers = NULL;
     int chunk = -1;
@@ -134,8 +174,8 @@ tx_status tx__optim_add_reversed(tx__shards *s, const tx__optim_file *f)
         if (!tx_py_get(buffers, "param"))
             return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: not a distributed optimizer's state with one buffer a model chunk",
                            tx_pt_path(f->file));
-        for (int part = 0; part <= o->n_state; part++)
-            TX_TRY(add_part(s, f, row, part, tx_py_get(buffers, part ? o->state_name[part - 1] : "param"), at));
+        for (int part = 0; part <= f->has->n; part++)
+            TX_TRY(add_part(s, f, row, part, tx_py_get(buffers, part ? f->has->name[part - 1] : "param"), at));
         at += tx_pt_numel(row->tensor);
     }
     return TX_OK;

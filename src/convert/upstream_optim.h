@@ -31,15 +31,30 @@ typedef struct tx__rows {
 
 tx_status tx__rows_add(tx__rows *r, const tx__row *row);
 
+/* Whose state a file has, and how its buffers are called there. All zero: nobody's. */
+typedef struct tx__torch_state {
+    enum tx_optimizer_kind kind;
+    int n;
+    const char *name[TX_OPTIM_MAX_STATE];
+} tx__torch_state;
+
+/* By its buffers and, if there are groups, their members: {'state': {...}, 'param_groups': [...]}. Optimizers that
+ * have both are told apart by which has most of them. */
+tx__torch_state tx__torch_state_of(const tx_py *torch_state);
+
+/* As the optimizer's own class has them. */
+tx__torch_state tx__torch_state_like(enum tx_optimizer_kind kind);
+
 /* The file of a rank's optimizer, and the parameters that it has the state of. */
 typedef struct tx__optim_file {
     const tx_pt *file;
     const tx__rows *rows;
     int tp_rank;
+    const tx__torch_state *has;
 } tx__optim_file;
 
-/* Fills src->part with what such files hold: the weights and, `with_state`, tx_optim_upstream()'s buffers. */
-void tx__upstream_parts(tx_source *src, bool with_state);
+/* Fills src->part with what such files hold: the weights and the buffers of `kind`; 0: of none. */
+void tx__upstream_parts(tx_source *src, enum tx_optimizer_kind kind);
 
 /* Adds masters (NULL: there are none) and moments. *step is raised to Adam's t. TX_ERR_FORMAT: they do not fit the
  * rows.

@@ -27,15 +27,31 @@ bool tx__is_tied(const tx_conversion *c)
 int tx__state_part(const tx_conversion *c, int k)
 {
     for (int i = 0; i < c->src->n_parts; i++)
-        if (!strcmp(c->src->part[i], tx_optim_upstream()->state_name[k])) return i;
+        if (!strcmp(c->src->part[i], tx__optim_of(c)->state_name[k])) return i;
     return -1;
 }
 
-static bool has_state(const tx_conversion *c)
+const tx_optim_type *tx__optim_of(const tx_conversion *c)
 {
-    for (int k = 0; k < tx_optim_upstream()->n_state; k++)
-        if (tx__state_part(c, k) < 0) return false;
-    return true;
+    return tx_optim_type_of(c->src->optimizer);
+}
+
+/* "Adam's" or "Adam's, SGD's and Lion's": those whose state a format has a place for. */
+static const char *list_holders(char text[128], unsigned trait)
+{
+    int left = 0;
+    size_t n = 0;
+    for (int kind = 1; tx_optim_type_at(kind - 1); kind++)
+        left += (tx_optimizer_traits((enum tx_optimizer_kind)kind) & trait) != 0;
+    text[0] = 0;
+    for (int kind = 1; tx_optim_type_at(kind - 1); kind++) {
+        if (!(tx_optimizer_traits((enum tx_optimizer_kind)kind) & trait)) continue;
+        const char *before = !n ? "" : left == 1 ? " and " : ", ";
+        n += (size_t)snprintf(text + n, 128 - n, "%s%s's", before,
+                              tx_optimizer_deepspeed_name((enum tx_optimizer_kind)kind));
+        left--;
+    }
+    return text;
 }
 
 int tx__n_ep(const tx_conversion *c)
@@ -56,16 +72,17 @@ unsigned tx__change(const tx_conversion *c, const tx_param *p)
            (p->whole_logical < p->whole[0] ? TX_CHANGE_PADDED : TX_CHANGE_NONE);
 }
 
-tx_status tx__check_layout(const tx_conversion *c)
+tx_status tx__check_layout(const tx_conversion *c, unsigned trait)
 {
     TX_TRY(tx_conversion_check(c));
     if (c->cfg->post_layernorm)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "%s: normalises behind its layers (--post-layernorm), which Megatron's models do not",
                        c->src->path);
-    if (c->with_optim && !has_state(c))
-        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: only %s's state can be written in this format; leave it out",
-                       c->src->path, tx_optimizer_deepspeed_name(tx_optimizer_upstream()));
+    char names[128];
+    if (c->with_optim && !(tx_optimizer_traits(c->src->optimizer) & trait))
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: only %s state can be written in this format; leave it out",
+                       c->src->path, list_holders(names, trait));
     return TX_OK;
 }
 
@@ -753,12 +770,15 @@ static double rate_of(const tx__file *f, bool of_decay)
 static tx_py *option_of(tx__file *f, const tx_optim_member *m)
 {
     tx_py *pair = tx_py_tuple(f->a);
+    if (!m->option[0]) return tx_py_of_float(f->a, 0);
+    const json_t *value = json_object_get(f->options, m->option[0]);
+    if (json_is_boolean(value)) return tx_py_of_bool(f->a, json_is_true(value));
     if (!m->option[1]) return tx_py_of_float(f->a, tx__option(f, m->option[0]));
     tx__append(f, pair, tx_py_of_float(f->a, tx__option(f, m->option[0])));
     return tx__append(f, pair, tx_py_of_float(f->a, tx__option(f, m->option[1])));
 }
 
-/* Members of torch's AdamW; of apex's and DeepSpeed's fused Adam bias_correction and step. */
+/* Members of torch's classes; of apex's and DeepSpeed's fused Adam bias_correction and step. */
 tx_py *tx__param_group(tx__file *f, const tx__group *like, int64_t first, int64_t n)
 {
     const bool decay = like->decay;
@@ -773,22 +793,26 @@ tx_py *tx__param_group(tx__file *f, const tx__group *like, int64_t first, int64_
     tx__set(f, g, "wd_mult", tx_py_of_float(a, decay ? 1 : 0));
     tx__set(f, g, "lr_mult", tx_py_of_float(a, 1));
     tx__set(f, g, "lr", tx_py_of_float(a, rate_of(f, false)));
-    for (const tx_optim_member *m = tx_optim_upstream()->member; m->key; m++) tx__set(f, g, m->key, option_of(f, m));
+    for (const tx_optim_member *m = tx__optim_of(f->c)->member; m->key; m++) tx__set(f, g, m->key, option_of(f, m));
     tx__set(f, g, "weight_decay", tx_py_of_float(a, decay ? rate_of(f, true) : 0));
     for (size_t i = 0; i < sizeof off / sizeof *off; i++) set_bool(f, g, off[i], false);
     tx__set(f, g, "foreach", tx_py_none(a));
     tx__set(f, g, "fused", tx_py_none(a));
-    set_bool(f, g, "decoupled_weight_decay", true);
-    set_bool(f, g, "bias_correction", true);
+    if (f->c->src->optimizer == TX_OPTIMIZER_ADAM) {
+        const json_t *decoupled = json_object_get(f->options, "decoupled_weight_decay");
+        set_bool(f, g, "decoupled_weight_decay", !decoupled || json_is_true(decoupled));
+        set_bool(f, g, "bias_correction", true);
+    }
     set_int(f, g, "step", f->c->src->state.optim_step);
     return tx__set(f, g, "params", params);
 }
 
 tx_py *tx__optim_state(tx__file *f, const tx_py *const *state)
 {
-    const tx_optim_type *o = tx_optim_upstream();
+    const tx_optim_type *o = tx__optim_of(f->c);
+    const int64_t step = f->c->src->state.optim_step;
     tx_py *s = tx_py_dict(f->a);
-    tx__set(f, s, "step", tx__file_number(f, (float)f->c->src->state.optim_step));
+    tx__set(f, s, "step", o->counts ? tx_py_of_int(f->a, step) : tx__file_number(f, (float)step));
     for (int k = 0; k < o->n_state; k++) tx__set(f, s, o->state_name[k], state[k]);
     return s;
 }
@@ -801,7 +825,7 @@ tx_py *tx__torch_optimizer(tx__file *f, const tx__rank *r)
         for (int i = group->first; i < group->first + group->n; i++) {
             const tx__rank_row *row = &r->row[r->order[i]];
             const tx_py *one[TX_OPTIM_MAX_STATE];
-            for (int k = 0; k < tx_optim_upstream()->n_state; k++)
+            for (int k = 0; k < tx__optim_of(f->c)->n_state; k++)
                 one[k] = tx__file_shard(f, TX_PT_F32, tx__state_part(f->c, k), row);
             tx__set_at(f, state, i, tx__optim_state(f, one));
         }

@@ -51,8 +51,12 @@ typedef struct tx__rank {
     int n_groups;
 } tx__rank;
 
-/* tx_conversion_check, and whether the optimizer is Adam: else TX_ERR_UNSUPPORTED. */
-tx_status tx__check_layout(const tx_conversion *c);
+/* tx_conversion_check, and whether the optimizer has the trait of those whose state the format holds: else
+ * TX_ERR_UNSUPPORTED. */
+tx_status tx__check_layout(const tx_conversion *c, unsigned trait);
+
+/* The optimizer whose state is written. */
+const tx_optim_type *tx__optim_of(const tx_conversion *c);
 
 /* For DeepSpeed's formats, where several stages mean its pipeline engine: whether that has the model. */
 tx_status tx__check_engine(const tx_conversion *c);

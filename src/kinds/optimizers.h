@@ -10,33 +10,48 @@
 /* Traits. */
 enum {
     TX_OPTIMIZER_PLAIN = 0,
-    TX_OPTIMIZER_MOMENTS = 1,  /* keeps Adam's two averages, of --adam-beta1 and --adam-beta2 */
-    TX_OPTIMIZER_UPSTREAM = 2, /* Megatron's and DeepSpeed's checkpoints hold its state: of one row */
-    TX_OPTIMIZER_NORMS = 4     /* its update needs norms of whole tensors: optim.h's `measure` goes before it */
+    TX_OPTIMIZER_MOMENTS = 1,    /* keeps Adam's two averages */
+    TX_OPTIMIZER_BETAS = 2,      /* has decays of averages, which torch calls betas */
+    TX_OPTIMIZER_COUPLED = 4,    /* weight decay is part of the gradient */
+    TX_OPTIMIZER_MEGATRON = 8,   /* Megatron has it, and so its checkpoints a place for its state */
+    TX_OPTIMIZER_DEEPSPEED = 16, /* DeepSpeed's checkpoints have one */
+    TX_OPTIMIZER_UNIVERSAL = 32, /* its universal ones, too */
+    TX_OPTIMIZER_NORMS = 64      /* its update needs norms of whole tensors: optim.h's `measure` goes before it */
 };
 
 /*   X(constant, word, its tx_optim_type (optim/optim.h), DeepSpeed's name, another name in DeepSpeed's JSON or NULL,
- *     traits) */
-#define TX_OPTIMIZERS(X)                                                                                       \
-    X(TX_OPTIMIZER_ADAM, "adam", tx_optim_adam, "Adam", "AdamW", TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_UPSTREAM) \
-    X(TX_OPTIMIZER_SGD, "sgd", tx_optim_sgd, "SGD", NULL, TX_OPTIMIZER_PLAIN)                                  \
-    X(TX_OPTIMIZER_LAMB, "lamb", tx_optim_lamb, "Lamb", "FusedLamb", TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_NORMS)
+ *     what optimizer.params there may have beside lr, weight_decay and max_grad_norm, traits) */
+/* clang-format off */
+#define TX_OPTIMIZERS(X)                                                                                            \
+    X(TX_OPTIMIZER_ADAM, "adam", tx_optim_adam, "Adam", "AdamW",                                                    \
+      "betas|eps|torch_adam|adam_w_mode|bias_correction|amsgrad|fused|foreach|set_grad_none",                       \
+      TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_MEGATRON | TX_OPTIMIZER_DEEPSPEED |                  \
+          TX_OPTIMIZER_UNIVERSAL)                                                                                   \
+    X(TX_OPTIMIZER_SGD, "sgd", tx_optim_sgd, "SGD", NULL,                                                           \
+      "momentum|nesterov|dampening|maximize|fused|foreach|differentiable",                                          \
+      TX_OPTIMIZER_COUPLED | TX_OPTIMIZER_MEGATRON | TX_OPTIMIZER_DEEPSPEED)                                        \
+    X(TX_OPTIMIZER_LION, "lion", tx_optim_lion, "Lion", NULL, "betas|set_grad_none|fp32_optimizer_states",          \
+      TX_OPTIMIZER_BETAS | TX_OPTIMIZER_MEGATRON | TX_OPTIMIZER_DEEPSPEED)                                          \
+    X(TX_OPTIMIZER_ADAGRAD, "adagrad", tx_optim_adagrad, "Adagrad", NULL,                                           \
+      "eps|lr_decay|initial_accumulator_value|amsgrad|maximize|fused|foreach|differentiable|fp32_optimizer_states", \
+      TX_OPTIMIZER_COUPLED | TX_OPTIMIZER_DEEPSPEED)                                                                \
+    X(TX_OPTIMIZER_LAMB, "lamb", tx_optim_lamb, "Lamb", "FusedLamb",                                                \
+      "betas|eps|bias_correction|eps_inside_sqrt|max_coeff|min_coeff|amsgrad",                                      \
+      TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_DEEPSPEED | TX_OPTIMIZER_NORMS)
 
-#define TX_OPTIMIZERS_HELP                                                                                        \
-    "adam: with decoupled weight decay; sgd: with momentum, weight decay as part of the gradient; "               \
-    "lamb: Adam's direction with weight decay, of each tensor as long as --lamb-max-coeff lets it be beside the " \
-    "weights."
+#define TX_OPTIMIZERS_HELP \
+    "adam: with decoupled weight decay, or with --no-decoupled-weight-decay as part of the gradient; sgd: with momentum, "   \
+    "perhaps Nesterov's, and weight decay as part of the gradient; lion: the sign of an average, with decoupled weight "     \
+    "decay; adagrad: divided by the root of the sum of all squares so far, with weight decay as part of the gradient; "      \
+    "lamb: Adam's direction with weight decay, for each tensor scaled by the norm of its weights over the direction's."
 
 TX_KIND(optimizer_kind, TX_OPTIMIZERS)
 
-/* clang-format off */
-#define TX_OPTIMIZER_TRAITS(constant, word, type, name, other, traits) case constant: return (traits);
-#define TX_OPTIMIZER_NAME(constant, word, type, name, other, traits) case constant: return name;
-#define TX_OPTIMIZER_IF_UPSTREAM(constant, word, type, name, other, traits) \
-    if ((traits) & TX_OPTIMIZER_UPSTREAM) return constant;
+#define TX_OPTIMIZER_TRAITS(constant, word, type, name, other, params, traits) case constant: return (traits);
+#define TX_OPTIMIZER_NAME(constant, word, type, name, other, params, traits) case constant: return name;
 /* clang-format on */
 
-/* Traits, 0 of 0; DeepSpeed's name; the row whose state Megatron's and DeepSpeed's checkpoints hold. */
+/* Traits, 0 of 0; DeepSpeed's name. */
 static inline unsigned tx_optimizer_traits(enum tx_optimizer_kind kind)
 {
     switch (kind) {
@@ -51,12 +66,6 @@ static inline const char *tx_optimizer_deepspeed_name(enum tx_optimizer_kind kin
         TX_OPTIMIZERS(TX_OPTIMIZER_NAME)
     }
     return NULL;
-}
-
-static inline enum tx_optimizer_kind tx_optimizer_upstream(void)
-{
-    TX_OPTIMIZERS(TX_OPTIMIZER_IF_UPSTREAM)
-    return (enum tx_optimizer_kind)0;
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* adam.c - Adam with decoupled weight decay. */
+/* adam.c - Adam with decoupled weight decay, or with weight decay that is part of the gradient. */
 #include "optim/optim.h"
 
 static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s)
@@ -6,7 +6,7 @@ static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, con
     TX_RUN(c, adam, .p = tx_tensor1(r->value, TX_F32, r->numel), .m = tx_tensor1(r->state[0], TX_F32, r->numel),
            .v = tx_tensor1(r->state[1], TX_F32, r->numel), .g = r->grad, .low = r->low, .lr = s->lr,
            .beta1 = s->betas[0], .beta2 = s->betas[1], .eps = o->cfg->adam_eps, .weight_decay = s->weight_decay,
-           .grad_scale = 1, .gate = s->gate, .t = s->t);
+           .grad_scale = 1, .gate = s->gate, .t = s->t, .coupled = !o->cfg->decoupled_weight_decay);
     return TX_OK;
 }
 
@@ -14,7 +14,10 @@ static const tx_optim_member member[] = { { "betas", { "adam_beta1", "adam_beta2
                                           { "eps", { "adam_eps" } },
                                           { .key = NULL } };
 
-/* As apex's FusedAdam and torch's AdamW. */
-const tx_optim_type tx_optim_adam = {
-    .n_state = 2, .state_name = { "exp_avg", "exp_avg_sq" }, .member = member, .step = step
-};
+/* As apex's FusedAdam and torch's AdamW; without decoupled decay as torch's Adam. */
+const tx_optim_type tx_optim_adam = { .n_state = 2,
+                                      .state_name = { "exp_avg", "exp_avg_sq" },
+                                      .member = member,
+                                      .betas = { offsetof(tx_config, adam_beta1), offsetof(tx_config, adam_beta2) },
+                                      .eps = offsetof(tx_config, adam_eps),
+                                      .step = step };

@@ -32,7 +32,7 @@ static tx_ds_schedule warmup_of(const tx_config *c, enum tx_ds_schedule_kind kin
 static tx_ds_schedule cycle_of(const tx_config *c)
 {
     const tx_config_given *g = &c->given;
-    bool moments = tx_optimizer_traits(c->optimizer) & TX_OPTIMIZER_MOMENTS; /* others have no betas */
+    bool betas = tx_optimizer_traits(c->optimizer) & TX_OPTIMIZER_BETAS;
     tx_ds_schedule s = {
         .kind = TX_DS_ONE_CYCLE,
         .min_lr = c->cycle_min_lr,
@@ -44,7 +44,7 @@ static tx_ds_schedule cycle_of(const tx_config *c)
             (double)(g->cycle_second_stair_count ? c->cycle_second_stair_count : c->cycle_first_stair_count),
         .decay_steps = (double)c->decay_step_size,
         .decay_lr_rate = c->decay_lr_rate,
-        .cycles_momentum = c->cycle_momentum && moments,
+        .cycles_momentum = c->cycle_momentum && betas,
     };
     if (s.cycles_momentum == 0) return s;
     s.min_mom = c->cycle_min_mom;

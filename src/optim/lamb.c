@@ -65,6 +65,18 @@ static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, con
     return TX_OK;
 }
 
-const tx_optim_type tx_optim_lamb = {
-    .n_state = 2, .state_name = { "exp_avg", "exp_avg_sq" }, .step = step, .measure = measure, .rate = rate
-};
+static const tx_optim_member member[] = { { "betas", { "adam_beta1", "adam_beta2" } },
+                                          { "eps", { "adam_eps" } },
+                                          { "max_coeff", { "lamb_max_coeff" } },
+                                          { "min_coeff", { "lamb_min_coeff" } },
+                                          { .key = NULL } };
+
+const tx_optim_type tx_optim_lamb = { .n_state = 2,
+                                      .state_name = { "exp_avg", "exp_avg_sq" },
+                                      .member = member,
+                                      .counts = true,
+                                      .betas = { offsetof(tx_config, adam_beta1), offsetof(tx_config, adam_beta2) },
+                                      .eps = offsetof(tx_config, adam_eps),
+                                      .step = step,
+                                      .measure = measure,
+                                      .rate = rate };

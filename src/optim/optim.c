@@ -31,9 +31,19 @@ const tx_optim_type *tx_optim_type_at(int i)
     return i + 1 < N_TYPES ? types[i + 1] : NULL; /* kinds begin at 1 */
 }
 
-const tx_optim_type *tx_optim_upstream(void)
+static double at_place(const tx_config *cfg, size_t place)
 {
-    return types[tx_optimizer_upstream()];
+    return place ? *(const double *)((const char *)cfg + place) : 0;
+}
+
+void tx_optim_betas_of(const tx_optim_type *type, const tx_config *cfg, double betas[2])
+{
+    for (int k = 0; k < 2; k++) betas[k] = at_place(cfg, type->betas[k]);
+}
+
+double tx_optim_eps_of(const tx_optim_type *type, const tx_config *cfg)
+{
+    return at_place(cfg, type->eps);
 }
 
 const char *tx_optim_name(const tx_optim *o)
@@ -65,11 +75,11 @@ tx_status tx_optim_init(tx_optim *o, const tx_optim_args *a)
                      .slab = device ? DEVICE_SLAB : SLAB,
                      .range = a->range,
                      .n_ranges = a->n_ranges,
-                     .betas = { cfg->adam_beta1, cfg->adam_beta2 },
                      .momentum = cfg->sgd_momentum };
     if (client) o->own = tx__optim_of_client(client);
     o->type = client ? &o->own : tx_optim_type_of(cfg->optimizer);
     TX_ASSERT(o->type);
+    tx_optim_betas_of(o->type, cfg, o->betas);
     size_t sums_bytes = (size_t)(o->slab / TX_SUMSQ_BLOCK) * 4 * sizeof(double);
     tx_status st;
     TX_GOTO(tx_alloc(&o->all, (size_t)tx_comm_size(a->ranks), sizeof *o->all, what));

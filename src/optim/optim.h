@@ -52,7 +52,7 @@ typedef struct tx_optim_setting {
 /* What an update depends on besides the tensor. */
 typedef struct tx_optim_step {
     double lr, weight_decay;
-    double betas[2], momentum;       /* Adam's; SGD's */
+    double betas[2], momentum;       /* Adam's or Lion's; SGD's */
     const tx_optim_setting *setting; /* by group; NULL: none */
     tx_tensor gate; /* adam's in ops.h: what gradients are multiplied with, and whether anything happens at all */
     int64_t t;      /* 1 for the first */
@@ -66,7 +66,7 @@ typedef struct tx_optim_norm {
     double *blocks;   /* room for two sums of each block of a slab */
 } tx_optim_norm;
 
-/* A member of torch's param_groups, and the options that it is of: one, or a pair. */
+/* A member of torch's param_groups, and the options that it is of: one, a pair, or none: then it is 0. */
 typedef struct tx_optim_member {
     const char *key, *option[2]; /* "betas", { "adam_beta1", "adam_beta2" } */
 } tx_optim_member;
@@ -74,7 +74,10 @@ typedef struct tx_optim_member {
 typedef struct tx_optim_type {
     int n_state;
     const char *state_name[TX_OPTIM_MAX_STATE]; /* torch's, Megatron's and DeepSpeed's: "exp_avg" */
-    const tx_optim_member *member; /* of one that Megatron's and DeepSpeed's checkpoints hold; NULLs at the end */
+    const char *other_name[TX_OPTIM_MAX_STATE]; /* as another class of theirs calls it, or NULL */
+    const tx_optim_member *member; /* of one that Megatron's or DeepSpeed's checkpoints hold; NULL at the end */
+    bool counts;                   /* their state's step is a whole number, not a tensor */
+    size_t betas[2], eps;          /* places of their options in a tx_config; 0: it has none */
     tx_status (*step)(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s);
     /* With TX_OPTIMIZER_NORMS, else NULL. Called of all ranges before `step` of any: changes state, and adds to
      * s->norm's sums; and between the two once: ratios of the sums of all tensors.   @ratio [n] fp64
@@ -89,6 +92,10 @@ TX_OPTIMIZERS(TX_OPTIM_DECLARE)
 
 /* NULL of 0. */
 const tx_optim_type *tx_optim_type_of(enum tx_optimizer_kind kind);
+
+/* What betas and eps are by the options; 0 where it has none. */
+void tx_optim_betas_of(const tx_optim_type *type, const tx_config *cfg, double betas[2]);
+double tx_optim_eps_of(const tx_optim_type *type, const tx_config *cfg);
 
 /* The types of all optimizers whose state a checkpoint can hold: the i-th, from 0 on; NULL after the last. */
 const tx_optim_type *tx_optim_type_at(int i);
@@ -135,9 +142,6 @@ struct tx_optim {
     double betas[2], momentum;       /* of the updates to come; at first the options' */
     const tx_optim_setting *setting; /* borrowed; by group of the ranges; NULL: none */
 };
-
-/* The optimizer whose state Megatron's and DeepSpeed's checkpoints hold. */
-const tx_optim_type *tx_optim_upstream(void);
 
 /* What an optimizer works on; all of it is the caller's and outlives the optimizer. */
 typedef struct tx_optim_args {

@@ -18,11 +18,12 @@ static bool moves_betas(const tx_trainer *t)
 bool tx__trainer_has_settings(const tx_trainer *t)
 {
     const tx_optim *o = &t->zero.optim;
-    const tx_config *cfg = t->cfg;
+    double betas[2];
+    tx_optim_betas_of(o->type, t->cfg, betas);
     for (int i = 0; i <= t->client->n_groups; i++)
         if (t->setting[i].lr >= 0 || t->setting[i].weight_decay >= 0) return true;
-    if (o->momentum != cfg->sgd_momentum || t->lr_override >= 0) return true;
-    return !moves_betas(t) && (o->betas[0] != cfg->adam_beta1 || o->betas[1] != cfg->adam_beta2);
+    if (o->momentum != t->cfg->sgd_momentum || t->lr_override >= 0) return true;
+    return !moves_betas(t) && (o->betas[0] != betas[0] || o->betas[1] != betas[1]);
 }
 
 tx_status tx__trainer_settings_to_json(const tx_trainer *t, json_t **out)

@@ -67,7 +67,7 @@ static tx_status check_args(const tx_trainer_args *args)
             tx_checkpoint_format_word(cfg->save_format), client->model->name);
     if (client->optimizer && !cfg->no_save_optim)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
-                       "--save-format %s holds Adam's state only, not that of the optimizer %s; save native, or "
+                       "--save-format %s has no place for the state of the optimizer %s; save native, or "
                        "--no-save-optim",
                        tx_checkpoint_format_word(cfg->save_format), client->optimizer->name);
     return TX_OK;

@@ -152,6 +152,8 @@ static void options_say_what_is_taken_from_a_checkpoint(void **state)
     static const char *const refused[][2] = {
         { "--lr 2e-3", "class input value 0.002 and checkpoint value 0.001 for learning rate do not match" },
         { "--optimizer sgd", "holds the state of another optimizer (there is no momentum_buffer)" },
+        { "--optimizer adagrad", "holds the state of another optimizer (there is no sum)" },
+        { "--optimizer lion", "holds the state of another optimizer (there is exp_avg_sq, too)" },
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         tx_engine *e;

@@ -255,10 +255,10 @@ static void optimizer_state_is_optional_but_not_silently(void **state)
     const tx_ckpt_part sgd[] = { whole_part(TX_CKPT_MODEL, b.buf[0]), whole_part("momentum_buffer", b.buf[1]) };
     ASSERT_FAILS(tx_checkpoint_read(c, &b.ps, NULL, sgd, 2), TX_ERR_NOTFOUND,
                  "holds the state of another optimizer (there is no momentum_buffer)");
-    /* a name is not taken for the beginning of another */
-    const tx_ckpt_part avg[] = { whole_part(TX_CKPT_MODEL, b.buf[0]), whole_part("exp_avg", b.buf[1]) };
-    ASSERT_OK(tx_checkpoint_read(c, &b.ps, NULL, avg, 2));
-    assert_same_numbers(&a, &b, 2);
+    /* Lion's is the first of Adam's two; a name is not taken for the beginning of another */
+    const tx_ckpt_part lion[] = { whole_part(TX_CKPT_MODEL, b.buf[0]), whole_part("exp_avg", b.buf[1]) };
+    ASSERT_FAILS(tx_checkpoint_read(c, &b.ps, NULL, lion, 2), TX_ERR_NOTFOUND,
+                 "holds the state of another optimizer (there is exp_avg_sq, too)");
     tx_checkpoint_close(c);
     model_destroy(&a);
     model_destroy(&b);

@@ -119,11 +119,11 @@ diff -r cut/global_step3 third || die "iteration 3 is another one"
 
 # what cannot be
 no() { local text=$1; shift; refused "$text" pretrain-gpt "${train[@]}" --save x --save-interval 2 --train-iters 2 "$@"; }
-no "--save-format deepspeed holds Adam's state only, not --optimizer sgd's" --save-format deepspeed --optimizer sgd
+no "--save-format megatron has no place for the state of --optimizer adagrad" --save-format megatron --optimizer adagrad
 no "stages of consecutive layers" --save-format megatron --world-size 2 $pp 2 --num-layers-per-virtual-pipeline-stage 1 --num-layers 4
 no "DeepSpeed's pipeline engine has no ZeRO-2" --save-format deepspeed --world-size 2 $pp 2 --zero-stage 2
 no "with ZeRO-3 weights are in the optimizer's files" --save-format deepspeed --zero-stage 3 --no-save-optim
-run 1 --save-format megatron --save weights --save-interval 2 --train-iters 2 --optimizer sgd --no-save-optim
+run 1 --save-format megatron --save weights --save-interval 2 --train-iters 2 --optimizer adagrad --no-save-optim
 run 1 --load weights --finetune --train-iters 2
 [ ! -e x ] || die "a refused run left something"
 

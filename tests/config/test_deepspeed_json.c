@@ -55,6 +55,20 @@ static const struct set {
     { "{\"optimizer\": {\"type\": \"ADAMW\"}}", "optimizer", "adam" },
     { "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"momentum\": 0.5}}}", "optimizer", "sgd" },
     { "{\"optimizer\": {\"params\": {\"momentum\": 0.5}}}", "sgd_momentum", "0.5" },
+    { "{\"optimizer\": {\"type\": \"SGD\", \"params\": {}}}", "sgd_momentum", "0.0" },
+    { "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"momentum\": 0.5, \"nesterov\": true}}}", "sgd_nesterov",
+      "True" },
+    { "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"momentum\": 0.5, \"dampening\": 0.25}}}", "sgd_dampening",
+      "0.25" },
+    { "{\"optimizer\": {\"type\": \"Lion\", \"params\": {\"betas\": [0.8, 0.95]}}}", "optimizer", "lion" },
+    { "{\"optimizer\": {\"params\": {\"betas\": [0.8, 0.95]}, \"type\": \"Lion\"}}", "lion_beta1", "0.8" },
+    { "{\"optimizer\": {\"type\": \"lion\", \"params\": {\"betas\": [0.8, 0.95]}}}", "lion_beta2", "0.95" },
+    { "{\"optimizer\": {\"type\": \"Lion\"}}", "lion_beta1", "0.9" },
+    { "{\"optimizer\": {\"type\": \"Lion\"}}", "lion_beta2", "0.99" },
+    { "{\"optimizer\": {\"type\": \"Adagrad\", \"params\": {\"eps\": 1e-6}}}", "optimizer", "adagrad" },
+    { "{\"optimizer\": {\"type\": \"Adagrad\", \"params\": {\"eps\": 1e-6}}}", "adagrad_eps", "1e-06" },
+    { "{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"adam_w_mode\": false}}}", "decoupled_weight_decay",
+      "False" },
     { "{\"optimizer\": {\"params\": {\"lr\": 1e-3}}}", "lr", "0.001" },
     { "{\"optimizer\": {\"params\": {\"max_grad_norm\": 0.5}}}", "clip_grad", "0.5" },
     { "{\"max_grad_norm\": 0.5}", "clip_grad", "0.5" },
@@ -416,8 +430,29 @@ static const struct wrong {
       "is "
       "not built" },
     { GOOD, "{\"optimizer\": {\"type\": \"OneBitAdam\"}}",
-      "ds.json: line 1, column 16: optimizer.type OneBitAdam: there are Adam (also AdamW) and SGD; with "
-      "Megatron-DeepSpeed the section is not used, leave it out" },
+      "ds.json: line 1, column 16: optimizer.type OneBitAdam: there are Adam (also AdamW), SGD, Lion and "
+      "Adagrad; with Megatron-DeepSpeed the section is not used, leave it out" },
+    { GOOD, "{\"optimizer\": {\"type\": \"Lion\",\n \"params\": {\"eps\": 1e-8}}}",
+      "ds.json: line 2, column 13: optimizer.params.eps is no parameter of Lion, which takes lr weight_decay "
+      "max_grad_norm betas set_grad_none fp32_optimizer_states" },
+    { GOOD, "{\"optimizer\": {\"params\": {\"momentum\": 0.9}, \"type\": \"Adagrad\"}}",
+      "ds.json: line 1, column 27: optimizer.params.momentum is no parameter of Adagrad, which takes lr weight_decay "
+      "max_grad_norm eps lr_decay initial_accumulator_value amsgrad maximize fused foreach differentiable "
+      "fp32_optimizer_states" },
+    { GOOD, "{\"optimizer\": {\"type\": \"Adagrad\", \"params\": {\"lr_decay\": 0.1}}}",
+      "ds.json: line 1, column 46: optimizer.params.lr_decay is 0.1, and only 0 is built: Adagrad's rate is that of "
+      "the "
+      "schedule" },
+    { GOOD, "{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"adam_w_mode\": false}}}",
+      "ds.json: line 1, column 44: optimizer.params.adam_w_mode is false, but optimizer.type is AdamW, whose weight "
+      "decay is decoupled: the type is Adam, or leave it out" },
+    { GOOD, "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"nesterov\": true}}}",
+      "--sgd-nesterov needs a --sgd-momentum above 0\n"
+      "--sgd-momentum is here optimizer.params.momentum, in ds.json, line 1, column 16\n"
+      "--sgd-nesterov is here optimizer.params.nesterov, in ds.json, line 1, column 42" },
+    { GOOD "--no-decoupled-weight-decay", "{\"optimizer\": {\"type\": \"Lion\"}}",
+      "--no-decoupled-weight-decay is for --optimizer adam, not lion\n"
+      "--optimizer is here optimizer.type, in ds.json, line 1, column 16" },
     { GOOD, "{\"tensorboard\": {\"enabled\": true}}",
       "ds.json: line 1, column 18: tensorboard is enabled and has no output_path: give that, or --tensorboard-dir" },
     { RANKS4 "--micro-batch-size 1", "{\"data_parallel_size\": 2}",

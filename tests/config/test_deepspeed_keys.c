@@ -110,9 +110,25 @@ static void a_refused_optimizer_is_one_violation(void **state)
 {
     (void)state;
     refuses(GOOD, "{\"optimizer\": {\"params\": {\"lr\": 1e-3, \"freeze_step\": 9}, \"type\": \"OneBitAdam\"}}",
-            "optimizer.type OneBitAdam: there are Adam (also AdamW) and SGD");
+            "optimizer.type OneBitAdam: there are Adam (also AdamW), SGD, Lion and Adagrad");
     refuses(GOOD, "{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"freeze_step\": 9}}}",
             "unknown key \"optimizer.params.freeze_step\"");
+}
+
+/* A flag names another optimizer: the file's parameters are not for that one, but the rate is. */
+static void parameters_are_of_the_optimizer_that_counts(void **state)
+{
+    (void)state;
+    tx_config *c = NULL;
+    log_begin();
+    ASSERT_OK(read_json(&c, GOOD "--optimizer sgd",
+                        "{\"optimizer\": {\"type\": \"Lion\", \"params\": {\"lr\": 0.5, \"betas\": [0.1, 0.2]}}}"));
+    log_end();
+    ASSERT_CONTAINS(logged, "optimizer.type lion: --optimizer sgd is given and counts");
+    ASSERT_CONTAINS(logged, "optimizer.params.betas: --optimizer sgd is given and counts, which is not of this type");
+    assert_true(c->optimizer == TX_OPTIMIZER_SGD && c->lr == 0.5 && c->lion_beta1 == 0.95);
+    assert_true(c->sgd_momentum == 0.9);
+    tx_config_free(c);
 }
 
 /* The loader of scripts of 2020 had batches of --batch-size, whatever the file said. */
@@ -144,6 +160,7 @@ int main(void)
         cmocka_unit_test(autotp_size_is_obeyed),
         cmocka_unit_test(max_grad_norm_is_gradient_clipping),
         cmocka_unit_test(a_refused_optimizer_is_one_violation),
+        cmocka_unit_test(parameters_are_of_the_optimizer_that_counts),
         cmocka_unit_test(batch_sizes_yield_to_the_flag_of_2020),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

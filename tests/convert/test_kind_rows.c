@@ -11,19 +11,19 @@ static void optimizers(void **state)
 {
     (void)state;
     static const enum tx_optimizer_kind rows[] = { TX_OPTIMIZERS(CONSTANT) };
-    int n_upstream = 0, n = 0;
+    int n = 0;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++, n++) {
         const tx_optim_type *o = tx_optim_type_of(rows[i]);
         assert_non_null(o);
         assert_ptr_equal(o, tx_optim_type_at((int)i));
         assert_true(o->step && o->n_state <= TX_OPTIM_MAX_STATE);
         for (int k = 0; k < o->n_state; k++) assert_non_null(o->state_name[k]);
-        if (tx_optimizer_traits(rows[i]) & TX_OPTIMIZER_MOMENTS) assert_int_equal(o->n_state, 2);
-        n_upstream += (tx_optimizer_traits(rows[i]) & TX_OPTIMIZER_UPSTREAM) != 0;
+        const unsigned traits = tx_optimizer_traits(rows[i]);
+        if (traits & TX_OPTIMIZER_MOMENTS) assert_int_equal(o->n_state, 2);
+        assert_int_equal((traits & TX_OPTIMIZER_BETAS) != 0, o->betas[0] && o->betas[1]);
+        if (traits & (TX_OPTIMIZER_MEGATRON | TX_OPTIMIZER_DEEPSPEED)) assert_true(o->member && o->n_state);
     }
     assert_null(tx_optim_type_at(n));
-    assert_int_equal(n_upstream, 1);
-    assert_true(tx_optim_upstream()->member && tx_optim_upstream()->n_state);
 }
 
 static void formats(void **state)

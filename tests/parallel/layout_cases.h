@@ -120,7 +120,11 @@ static const axis_choice dtype_choices[] = { { "fp32", "" },
 /* A row for each that updates in another way; its rate changes weights about as much as Adam's does. */
 static const axis_choice optimizer_choices[] = {
     { "adam", "" },
-    { "sgd", "--optimizer sgd --lr 2e-2 --min-lr 2e-3" },
+    { "sgd", "--optimizer sgd --lr 5e-2 --min-lr 5e-3" },
+    { "nesterov", "--optimizer sgd --sgd-nesterov --lr 5e-2 --min-lr 5e-3" },
+    { "adam-l2", "--no-decoupled-weight-decay" },
+    { "adagrad", "--optimizer adagrad --lr 5e-3 --min-lr 5e-4" },
+    { "lion", "--optimizer lion --lr 5e-4 --min-lr 5e-5" },
     { "lamb", "--optimizer lamb --lr 2e-2 --min-lr 2e-3" },
 };
 
@@ -191,6 +195,12 @@ typedef struct layout_case {
 static inline sizes sizes_of(const layout_case *c)
 {
     return layouts[c->at[LAYOUT]];
+}
+
+/* Whether an update is the sign of a number, which rounding may turn where the number is next to nothing. */
+static inline bool has_signs(const layout_case *c)
+{
+    return strstr(optimizer_choices[c->at[OPTIMIZER]].flags, "lion") != NULL;
 }
 
 static inline int n_ranks_of(const layout_case *c)
