@@ -393,6 +393,16 @@ static tx_status convert_adam_w_mode(reading *r, const json_t *value)
     return put(r, "no-decoupled-weight-decay", decoupled ? "true" : "false", true);
 }
 
+/* DeepSpeed's classes that have it correct what the flag's default says. */
+static tx_status convert_bias_correction(reading *r, const json_t *value)
+{
+    const bool lamb = params_of(r) == TX_OPTIMIZER_LAMB;
+    if (lamb && !json_is_true(value)) return put(r, "lamb-bias-correction", "none", true);
+    if (!lamb && !json_is_true(value))
+        wrong(r, "%s is false, and only true is built: Adam corrects its moments", r->key);
+    return TX_OK;
+}
+
 /* 0 is DeepSpeed's word for what a flag that is left out says here. */
 static tx_status convert_loss_scale(reading *r, const json_t *value)
 {

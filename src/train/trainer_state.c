@@ -406,6 +406,21 @@ static tx_status require_model(const tx_trainer *t, const tx_source *from)
                    saved ? saved : "", own ? "the model " : "a GPT or BERT", own ? own : "");
 }
 
+/* Names of buffers tell most optimizers apart; those of LAMB are Adam's. */
+static tx_status require_optimizer(const tx_trainer *t, const tx_source *from)
+{
+    enum tx_optimizer_kind own = t->cfg->optimizer, saved = from->optimizer;
+    if (t->client->optimizer || !saved || saved == own) return TX_OK;
+    const tx_optim_type *a = tx_optim_type_of(own), *b = tx_optim_type_of(saved);
+    bool same = a->n_state == b->n_state;
+    for (int k = 0; k < a->n_state && same; k++) same = !strcmp(a->state_name[k], b->state_name[k]);
+    if (!same) return TX_OK; /* what reads it says what is missing */
+    return TX_FAIL(TX_ERR_NOTFOUND,
+                   "%s: holds the state of another optimizer (%s, not %s); give --no-load-optim or --finetune to go on "
+                   "without it, or the --optimizer it was saved with",
+                   from->path, tx_optimizer_kind_word(saved), tx_optimizer_kind_word(own));
+}
+
 tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
 {
     TX_TRY(tx_trainer_require_idle(t, "a checkpoint is loaded"));
@@ -416,6 +431,7 @@ tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
     bool resumes = t->train && !cfg->finetune && !cfg->reset_iteration;
     tx_ds_schedule ds_schedule = t->ds_schedule;
     int64_t schedule_steps = t->schedule_steps;
+    if (optim) TX_TRY(require_optimizer(t, from));
     if (lr_state) TX_TRY(resumed_schedule(t, from, &schedule));
     if (lr_state) TX_TRY(resumed_ds_schedule(t, from, &ds_schedule, &schedule_steps));
     tx_loss_scaler scaler = t->scaler;

@@ -26,9 +26,7 @@ goes_on() { # NAME FLAG...
     numbers out >"$name.numbers"
     ok "${run[@]}" "$@" --exit-interval 2 --save "$name.stopped" --save-interval 2
     ok "${run[@]}" "$@" --load "$name.stopped" --save "$name.stopped" --save-interval 4
-    for f in "$name.straight"/iter_0000004/*; do
-        cmp "$f" "$name.stopped/iter_0000004/${f##*/}" || die "$name: a resumed run has other bits"
-    done
+    for f in "$name.straight"/*4/*; do cmp "$f" "$name.stopped/${f#*/}" || die "$name: a resumed run has other bits"; done
 }
 goes_on whole
 goes_on cpu --zero-stage 2 --offload-optimizer cpu
@@ -44,7 +42,23 @@ grep -q "optimizer state: .* numbers" out || { cat out >&2; die "no state"; }
 grep -aoq '"exp_avg_sq.encoder' whole.straight/iter_0000004/*.safetensors || die "a state without its name"
 ok "${run[@]}" --optimizer sgd --train-iters 2 --save sgd --save-interval 2
 refused "holds the state of another optimizer (there is no exp_avg)" "${run[@]}" --load sgd
+refused "holds the state of another optimizer (lamb, not adam)" "${run[@]}" --optimizer adam --load whole.straight
+ok "${run[@]}" --optimizer adam --train-iters 2 --save adam --save-interval 2
+refused "holds the state of another optimizer (adam, not lamb)" "${run[@]}" --load adam
+ok "${run[@]}" --load adam --no-load-optim
 refused "holds the state of another optimizer (there is no momentum_buffer)" "${run[@]}" --optimizer sgd --load whole.straight
+
+# DeepSpeed's folders have its state, Megatron's not
+goes_on deepspeed --save-format deepspeed
+refused "holds the state of another optimizer (lamb, not adam)" "${run[@]}" --optimizer adam --load deepspeed.straight
+ok convert --to native deepspeed.straight copy
+ok convert --to deepspeed copy back
+for from in deepspeed.straight copy back; do
+    ok "${run[@]}" --load $from --train-iters 6 --override-opt_param-scheduler
+    numbers out >>from.said
+done
+[ "$(wc -l <from.said)" -eq 6 ] && [ "$(sort -u from.said | wc -l)" -eq 2 ] || { cat from.said >&2; die "convert: another state"; }
+refused "save native" "${run[@]}" --save-format megatron --save there
 
 # two buffers beside the weights, as Adam's
 ok plan "${run[@]:1}"

@@ -66,6 +66,16 @@ static const struct set {
     { "{\"optimizer\": {\"type\": \"Lion\"}}", "lion_beta1", "0.9" },
     { "{\"optimizer\": {\"type\": \"Lion\"}}", "lion_beta2", "0.99" },
     { "{\"optimizer\": {\"type\": \"Adagrad\", \"params\": {\"eps\": 1e-6}}}", "optimizer", "adagrad" },
+    { "{\"optimizer\": {\"type\": \"Lamb\"}}", "optimizer", "lamb" },
+    { "{\"optimizer\": {\"type\": \"FusedLamb\", \"params\": {\"max_coeff\": 0.3}}}", "lamb_max_coeff", "0.3" },
+    { "{\"optimizer\": {\"type\": \"Lamb\", \"params\": {\"min_coeff\": 0.08}}}", "lamb_min_coeff", "0.08" },
+    { "{\"optimizer\": {\"type\": \"Lamb\", \"params\": {\"bias_correction\": false}}}", "lamb_bias_correction",
+      "none" },
+    { "{\"optimizer\": {\"type\": \"Lamb\", \"params\": {\"bias_correction\": true}}}", "lamb_bias_correction",
+      "rate" },
+    { "{\"optimizer\": {\"type\": \"Lamb\", \"params\": {\"eps_inside_sqrt\": true}}}", "lamb_eps_inside_sqrt",
+      "True" },
+    { "{\"optimizer\": {\"type\": \"Lamb\", \"params\": {\"betas\": [0.8, 0.95]}}}", "adam_beta2", "0.95" },
     { "{\"optimizer\": {\"type\": \"Adagrad\", \"params\": {\"eps\": 1e-6}}}", "adagrad_eps", "1e-06" },
     { "{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"adam_w_mode\": false}}}", "decoupled_weight_decay",
       "False" },
@@ -430,11 +440,26 @@ static const struct wrong {
       "is "
       "not built" },
     { GOOD, "{\"optimizer\": {\"type\": \"OneBitAdam\"}}",
-      "ds.json: line 1, column 16: optimizer.type OneBitAdam: there are Adam (also AdamW), SGD, Lion and "
-      "Adagrad; with Megatron-DeepSpeed the section is not used, leave it out" },
+      "ds.json: line 1, column 16: optimizer.type OneBitAdam: there are Adam (also AdamW), SGD, Lion, "
+      "Adagrad and Lamb (also FusedLamb); with Megatron-DeepSpeed the section is not used, leave it out" },
     { GOOD, "{\"optimizer\": {\"type\": \"Lion\",\n \"params\": {\"eps\": 1e-8}}}",
       "ds.json: line 2, column 13: optimizer.params.eps is no parameter of Lion, which takes lr weight_decay "
       "max_grad_norm betas set_grad_none fp32_optimizer_states" },
+    { GOOD, "{\"optimizer\": {\"type\": \"Lamb\",\n \"params\": {\"freeze_step\": 1}}}",
+      "ds.json: line 2, column 13: unknown key \"optimizer.params.freeze_step\"; docs/deepspeed-keys.md lists "
+      "the keys" },
+    { GOOD, "{\"optimizer\": {\"type\": \"FusedLamb\",\n \"params\": {\"momentum\": 0.5}}}",
+      "ds.json: line 2, column 13: optimizer.params.momentum is no parameter of Lamb, which takes lr weight_decay "
+      "max_grad_norm betas eps bias_correction eps_inside_sqrt max_coeff min_coeff amsgrad" },
+    { GOOD, "{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"max_coeff\": 0.5}}}",
+      "ds.json: line 1, column 43: optimizer.params.max_coeff is no parameter of Adam, which takes lr weight_decay "
+      "max_grad_norm betas eps torch_adam adam_w_mode bias_correction amsgrad fused foreach set_grad_none" },
+    { GOOD, "{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"bias_correction\": false}}}",
+      "ds.json: line 1, column 43: optimizer.params.bias_correction is false, and only true is built: Adam corrects "
+      "its moments" },
+    { GOOD, "{\"optimizer\": {\"type\": \"Lamb\", \"params\": {\"min_coeff\": 11}}}",
+      "--lamb-min-coeff 11 is more than --lamb-max-coeff 10\n"
+      "--lamb-min-coeff is here optimizer.params.min_coeff, in ds.json, line 1, column 43" },
     { GOOD, "{\"optimizer\": {\"params\": {\"momentum\": 0.9}, \"type\": \"Adagrad\"}}",
       "ds.json: line 1, column 27: optimizer.params.momentum is no parameter of Adagrad, which takes lr weight_decay "
       "max_grad_norm eps lr_decay initial_accumulator_value amsgrad maximize fused foreach differentiable "
