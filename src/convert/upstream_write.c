@@ -805,7 +805,7 @@ tx_py *tx__param_group(tx__file *f, const tx__group *like, int64_t first, int64_
     }
     if (f->c->src->optimizer == TX_OPTIMIZER_LAMB) {
         const char *by = json_string_value(json_object_get(f->options, "lamb_bias_correction"));
-        set_bool(f, g, "bias_correction", !by || strcmp(by, tx_lamb_correction_word(TX_LAMB_CORRECT_NONE)));
+        set_bool(f, g, "bias_correction", !by || tx_lamb_correction_of(by) != TX_LAMB_CORRECT_NONE);
         tx__set(f, g, "max_grad_norm", tx_py_of_float(a, 0)); /* gradients are clipped before */
     }
     set_int(f, g, "step", f->c->src->state.optim_step);

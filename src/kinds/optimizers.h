@@ -47,6 +47,14 @@ enum {
 
 TX_KIND(optimizer_kind, TX_OPTIMIZERS)
 
+/* What makes up for LAMB's moments, which begin with 0: --lamb-bias-correction. */
+#define TX_LAMB_CORRECTIONS(X) \
+    X(TX_LAMB_CORRECT_RATE, "rate") \
+    X(TX_LAMB_CORRECT_MOMENTS, "moments") \
+    X(TX_LAMB_CORRECT_NONE, "none")
+
+TX_KIND(lamb_correction, TX_LAMB_CORRECTIONS)
+
 #define TX_OPTIMIZER_TRAITS(constant, word, type, name, other, params, traits) case constant: return (traits);
 #define TX_OPTIMIZER_NAME(constant, word, type, name, other, params, traits) case constant: return name;
 /* clang-format on */

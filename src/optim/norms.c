@@ -50,6 +50,11 @@ tx_optim_norm tx_optim_norm_of(const tx_optim *o, const tx_optim_range *r)
                             .blocks = o->host ? o->seen : o->block_sums };
 }
 
+unsigned tx_optim_step_changes(const tx_optim *o)
+{
+    return o->type->measure ? TX_FETCH_VALUE | TX_FETCH_MASTER : TX_FETCH_ALL;
+}
+
 tx_status tx_optim_measure_begin(tx_ctx *c, tx_optim *o)
 {
     if (c->dry) return TX_OK;
@@ -64,7 +69,7 @@ tx_status tx_optim_measure_some(tx_ctx *c, const tx_optim *o, const tx_optim_ste
         tx_optim_step one = tx_optim_step_of(s, &o->range[i]);
         tx_optim_norm norm = tx_optim_norm_of(o, &o->range[i]);
         one.norm = &norm;
-        if (o->fetch) TX_TRY(o->fetch(o->fetch_user, i, TX_FETCH_MASTER | TX_FETCH_STATE, true));
+        if (o->fetch) TX_TRY(o->fetch(o->fetch_user, i, TX_FETCH_MASTER | TX_FETCH_STATE, TX_FETCH_STATE));
         TX_TRY(o->type->measure(c, o, &o->range[i], &one));
     }
     return TX_OK;

@@ -120,7 +120,7 @@ static tx_status over_ranks(const tx_ctx *c, tx_optim *o, sums *mine, int n, boo
     return TX_OK;
 }
 
-static tx_status fetch(const tx_optim *o, int i, unsigned what, bool changes)
+static tx_status fetch(const tx_optim *o, int i, unsigned what, unsigned changes)
 {
     return o->fetch ? o->fetch(o->fetch_user, i, what, changes) : TX_OK;
 }
@@ -222,7 +222,7 @@ static tx_status sum_squares(tx_ctx *c, tx_optim *o, tensor_fn *of, unsigned wha
     for (int i = 0; i < o->n_ranges; i++) {
         const tx_optim_range *r = &o->range[i];
         if (!r->counted) continue;
-        if (what) TX_TRY(fetch(o, i, what, false));
+        if (what) TX_TRY(fetch(o, i, what, 0));
         TX_TRY(add_squares(c, o, of(r), what));
     }
     TX_TRY(add_waiting(c, o));
@@ -242,7 +242,7 @@ static tx_status find_bad(tx_ctx *c, tx_optim *o, tensor_fn *of, unsigned what, 
         const tx_optim_range *r = &o->range[i];
         tx_exact one;
         if (!r->counted) continue;
-        if (what) TX_TRY(fetch(o, i, what, false));
+        if (what) TX_TRY(fetch(o, i, what, 0));
         TX_TRY(set_squares(c, o, &zero));
         TX_TRY(add_squares(c, o, of(r), what));
         TX_TRY(add_waiting(c, o));
@@ -301,7 +301,7 @@ static tx_status magnitudes(tx_ctx *c, tx_optim *o, tensor_fn *tensor, unsigned 
     for (int i = 0; i < o->n_ranges; i++) {
         const tx_optim_range *r = &o->range[i];
         if (!r->counted) continue;
-        TX_TRY(fetch(o, i, TX_FETCH_MASTER | TX_FETCH_STATE, false));
+        TX_TRY(fetch(o, i, TX_FETCH_MASTER | TX_FETCH_STATE, 0));
         for (int64_t first = 0; first < r->numel; first += o->slab) {
             int64_t n = r->numel - first < o->slab ? r->numel - first : o->slab, blocks = blocks_of(n);
             TX_RUN(here ? o->host : c, magnitudes, .out = tx_tensor2(sums_of, TX_F64, blocks, 4),
@@ -373,7 +373,7 @@ tx_status tx_optim_step_some(tx_ctx *c, const tx_optim *o, const tx_optim_step *
         tx_optim_step one = tx_optim_step_of(s, &o->range[i]);
         tx_optim_norm norm = tx_optim_norm_of(o, &o->range[i]);
         one.norm = &norm;
-        TX_TRY(fetch(o, i, TX_FETCH_ALL, true));
+        TX_TRY(fetch(o, i, TX_FETCH_ALL, tx_optim_step_changes(o)));
         TX_TRY(o->type->step(c, o, &o->range[i], &one));
     }
     return TX_OK;

@@ -36,10 +36,10 @@ typedef struct tx_optim_range {
     tx_tensor low;                    /* [numel]: the weights as layers read them, if that is not value */
 } tx_optim_range;
 
-/* Numbers of a range may be somewhere else until they are asked for, in the order of ranges; what is changed then goes
- * back. Pointers of the ranges are valid until the next call. */
+/* Numbers of a range may be somewhere else until they are asked for, in the order of ranges; those of `changes` go back
+ * then. Pointers of the ranges are valid until the next call. */
 enum { TX_FETCH_VALUE = 1, TX_FETCH_MASTER = 2, TX_FETCH_STATE = 4, TX_FETCH_ALL = 7 };
-typedef tx_status tx_fetch_fn(void *user, int range, unsigned what, bool changes);
+typedef tx_status tx_fetch_fn(void *user, int range, unsigned what, unsigned changes);
 
 typedef struct tx_optim tx_optim;
 
@@ -192,6 +192,9 @@ tx_status tx_optim_measure_begin(tx_ctx *c, tx_optim *o);
 tx_status tx_optim_measure_some(tx_ctx *c, const tx_optim *o, const tx_optim_step *s, int first, int end);
 tx_status tx_optim_measure_sums(tx_ctx *c, tx_optim *o, tx_tensor *sums);
 tx_status tx_optim_measure_end(tx_ctx *c, tx_optim *o);
+
+/* What `step` of a type changes: not the state that `measure` has changed. */
+unsigned tx_optim_step_changes(const tx_optim *o);
 
 /* Of the range's tensor; of a type that does not measure, nothing. */
 tx_optim_norm tx_optim_norm_of(const tx_optim *o, const tx_optim_range *r);

@@ -178,13 +178,14 @@ static int ranks_of_node(const tx_run_work *w, const tx_machine *m)
     return (double)w->world_size < m->ranks_per_node ? (int)w->world_size : (int)m->ranks_per_node;
 }
 
-/* The state of an optimizer that is offloaded is read and written once for an update, by all ranks of a node at a time.
+/* The state of an optimizer that is offloaded is read and written once for an update, by all ranks of a node at a time;
+ * twice if the update needs norms first.
  * Without GPUs what lies in the host's memory is used where all else is, and the update's ops have that time. */
 static void move_optimizer(stage_times *t, const tx_stage_work *s, const clock_of *c)
 {
     double host = tx_machine_is_gpu(c->m) ? (double)s->plan.memory.host / c->m->host_memory : 0;
     double disk = (double)s->plan.memory.nvme / c->m->storage;
-    t->update.all += 2 * c->n_sharing * (host + disk);
+    t->update.all += (c->w->measures ? 4 : 2) * c->n_sharing * (host + disk);
 }
 
 static tx_status time_stage(stage_times *t, const tx_run_work *w, const tx_stage_work *s, const tx_machine *m)

@@ -107,6 +107,7 @@ tx_status tx_run_work_make(tx_run_work *out, const tx_config *cfg, int64_t vocab
     int64_t dp = tx_config_data_parallel(cfg);
     *out = (tx_run_work){ .layout = tx_layout_of(cfg),
                           .dtype = dtype_of(cfg),
+                          .measures = (tx_optimizer_traits(cfg->optimizer) & TX_OPTIMIZER_NORMS) != 0,
                           .world_size = cfg->world_size,
                           .shape = { .kind = cfg->pipeline_schedule == TX_PIPELINE_GPIPE ? TX_PP_GPIPE : TX_PP_1F1B,
                                      .p = (int)cfg->pipeline_model_parallel_size,

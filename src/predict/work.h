@@ -42,6 +42,7 @@ typedef struct tx_run_work {
     tx_layout layout;
     tx_pp_shape shape; /* of the pipeline, with the run's own number of micro-batches */
     tx_dtype dtype;    /* of its products */
+    bool measures;     /* the optimizer needs norms of tensors before it updates them */
     int64_t world_size, tokens;
     double flops, flops_again, flops_told; /* of all ranks */
 } tx_run_work;

@@ -147,7 +147,7 @@ static void *values_of(const tx_zero *z, const tx_optim_range *r, size_t *bytes)
 /* What the update does on the host: a function of it, and what it needs of the numbers and changes. */
 typedef struct work {
     tx_status (*of)(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s);
-    unsigned needs;
+    unsigned needs, changes;
     bool grads, values; /* reads gradients; writes values */
 } work;
 
@@ -171,7 +171,7 @@ static tx_status update(tx_zero *z, const tx_optim_step *s, int i, const work *w
     tx_optim_step one = tx_optim_step_of(s, &z->range[i]);
     tx_optim_norm norm = tx_optim_norm_of(&z->optim, &z->range[i]);
     one.norm = &norm;
-    TX_TRY(tx_zero_fetch(z, i, w->needs, true));
+    TX_TRY(tx_zero_fetch(z, i, w->needs, w->changes));
     tx_optim_range r = z->range[i];
     size_t bytes;
     void *to = values_of(z, &r, &bytes);
@@ -207,13 +207,20 @@ tx_status tx__bounce_step_some(tx_zero *z, const tx_optim_step *s, int first, in
 {
     const tx_optim_type *type = z->optim.type;
     return work_on(z, s, first, end,
-                   &(work){ .of = type->step, .needs = TX_FETCH_ALL, .grads = !type->measure, .values = true });
+                   &(work){ .of = type->step,
+                            .needs = TX_FETCH_ALL,
+                            .changes = tx_optim_step_changes(&z->optim),
+                            .grads = !type->measure,
+                            .values = true });
 }
 
 tx_status tx__bounce_measure_some(tx_zero *z, const tx_optim_step *s, int first, int end)
 {
     return work_on(z, s, first, end,
-                   &(work){ .of = z->optim.type->measure, .needs = TX_FETCH_MASTER | TX_FETCH_STATE, .grads = true });
+                   &(work){ .of = z->optim.type->measure,
+                            .needs = TX_FETCH_MASTER | TX_FETCH_STATE,
+                            .changes = TX_FETCH_STATE,
+                            .grads = true });
 }
 
 /* ---- offloaded values that layers are about to read ---- */

@@ -317,15 +317,15 @@ tx_status tx_zero_flush(tx_zero *z)
     tx_disk_buffer *w = buffer_of(o, o->current);
     const tx_chunk *c = &o->chunk[o->current];
     o->current = -1;
-    if (!w->changed) return TX_OK;
-    w->changed = false;
+    unsigned changed = w->changed & w->have;
+    w->changed = 0;
     for (int a = 0; a < TX_N_ARRAYS; a++)
-        if (w->have & bit(a))
+        if (changed & bit(a))
             tx_tier_store_start(tier_of(z, a), o->array[a], place_of(z, a, c), c->n, w->buf[a], &w->request[a]);
     return TX_OK;
 }
 
-tx_status tx__offload_fetch(void *user, int range, unsigned what, bool changes)
+tx_status tx__offload_fetch(void *user, int range, unsigned what, unsigned changes)
 {
     tx_zero *z = user;
     tx_offload *o = &z->offload;
@@ -344,11 +344,11 @@ tx_status tx__offload_fetch(void *user, int range, unsigned what, bool changes)
         point_into_buffer(z, c, w);
         o->current = chunk;
     }
-    w->changed = w->changed || changes;
+    w->changed |= arrays_of(z, c, changes);
     return TX_OK;
 }
 
-tx_status tx_zero_fetch(tx_zero *z, int i, unsigned what, bool changes)
+tx_status tx_zero_fetch(tx_zero *z, int i, unsigned what, unsigned changes)
 {
     return tx__offload_fetch(z, i, what, changes);
 }

@@ -18,7 +18,7 @@
 
 /* Fetches the numbers of range i, where they are offloaded, and starts to fetch those of the next ranges: to be called
  * in the order of ranges. After the last one that was changed: tx_zero_flush. `what` as in optim.h. TX_ERR_IO. */
-tx_status tx_zero_fetch(tx_zero *z, int i, unsigned what, bool changes);
+tx_status tx_zero_fetch(tx_zero *z, int i, unsigned what, unsigned changes);
 tx_status tx_zero_flush(tx_zero *z);
 
 /* Bytes of what is offloaded that were moved since it was opened: from where it is kept to where it is used and back,
@@ -44,7 +44,7 @@ tx_status tx__offload_open(tx_zero *z);
 void tx__offload_close(tx_zero *z);
 
 /* A tx_fetch_fn: tx_zero_fetch; the user is the tx_zero. */
-tx_status tx__offload_fetch(void *z, int range, unsigned what, bool changes);
+tx_status tx__offload_fetch(void *z, int range, unsigned what, unsigned changes);
 
 /* tx_zero_move of an offloaded array. */
 tx_status tx__offload_move(tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store);

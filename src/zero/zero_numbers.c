@@ -58,7 +58,7 @@ tx_status tx_zero_see_whole(const tx_zero *z, void *whole, tx_dtype t, float **x
 tx_status tx_zero_see_master(tx_zero *z, int i, const float **x, float *room)
 {
     const tx_optim_range *r = &z->range[i];
-    TX_TRY(tx_zero_fetch(z, i, TX_FETCH_MASTER, false));
+    TX_TRY(tx_zero_fetch(z, i, TX_FETCH_MASTER, 0));
     *x = r->value;
     if (tx_zero_in_host(z, masters(z))) return TX_OK;
     *x = room;
@@ -72,7 +72,7 @@ tx_status tx_zero_init(tx_zero *z, uint64_t seed, tx_init_method method)
     TX_TRY(take_room(z, &room));
     for (int i = 0; i < z->n_ranges; i++) {
         const tx_fragment *s = &z->fragment[i];
-        TX_GOTO(tx_zero_fetch(z, i, TX_FETCH_MASTER, true));
+        TX_GOTO(tx_zero_fetch(z, i, TX_FETCH_MASTER, TX_FETCH_MASTER));
         float *x = tx_zero_in_host(z, masters(z)) ? z->range[i].value : room;
         tx_param_init(&z->ps->param[s->row], x, s->first, s->numel, seed, method);
         TX_GOTO(write_numbers(z, masters(z), z->range[i].value, x, (size_t)s->numel * sizeof *x));
@@ -88,7 +88,7 @@ tx_status tx_zero_store_row(tx_zero *z, int row, const float *x)
     for (int i = 0; i < z->n_ranges; i++) {
         const tx_fragment *s = &z->fragment[i];
         if (s->row != row) continue;
-        TX_TRY(tx_zero_fetch(z, i, TX_FETCH_MASTER, true));
+        TX_TRY(tx_zero_fetch(z, i, TX_FETCH_MASTER, TX_FETCH_MASTER));
         TX_TRY(write_numbers(z, masters(z), z->range[i].value, x + s->first, (size_t)s->numel * sizeof *x));
     }
     return tx_zero_flush(z);
@@ -123,7 +123,7 @@ tx_status tx_zero_set_weights(tx_zero *z, const float *whole)
         const tx_fragment *s = &z->fragment[i];
         const tx_optim_range *r = &z->range[i];
         const float *from = whole + z->ps->param[s->row].offset + s->first;
-        TX_GOTO(tx_zero_fetch(z, i, TX_FETCH_MASTER, true));
+        TX_GOTO(tx_zero_fetch(z, i, TX_FETCH_MASTER, TX_FETCH_MASTER));
         if (r->value)
             TX_GOTO(write_numbers(z, masters(z), r->value, from, (size_t)s->numel * sizeof *from));
         else
@@ -139,7 +139,7 @@ out:
 static tx_status round_range(tx_zero *z, int i, float *room)
 {
     const tx_optim_range *r = &z->range[i];
-    TX_TRY(tx_zero_fetch(z, i, TX_FETCH_MASTER | TX_FETCH_VALUE, true));
+    TX_TRY(tx_zero_fetch(z, i, TX_FETCH_MASTER | TX_FETCH_VALUE, TX_FETCH_VALUE));
     if (tx_zero_in_host(z, TX_ARRAY_MASTER)) return write_low(z, r, r->value, room);
     if (!tx_zero_in_host(z, TX_ARRAY_VALUE)) {
         TX_RUN(z->c, cast, .y = r->low, .x = tx_tensor1(r->value, TX_F32, r->numel));

@@ -22,8 +22,8 @@ typedef struct tx_chunk {
 /* Memory that one chunk of what is on a disk after the other is read into. */
 typedef struct tx_disk_buffer {
     int chunk;     /* -1: none */
-    unsigned have; /* arrays that are there: a bit each */
-    bool changed;
+    unsigned have; /* arrays that are there: a bit each; and those that are to go back */
+    unsigned changed;
     void *buf[TX_N_ARRAYS]; /* owned; NULL: not on a disk */
     tx_tier_request request[TX_N_ARRAYS];
 } tx_disk_buffer;
