@@ -50,36 +50,53 @@ static void an_unknown_style_is_no_default(void **state)
     }
 }
 
+/* The number of values of a curve, one an update, each of which is compared. NULL: the case has none. */
+static size_t compare(const tx_schedule *s, const json_t *c, const char *curve,
+                      double (*of)(const tx_schedule *, const tx_schedule_place *))
+{
+    const json_t *values = json_object_get(c, curve), *want;
+    int64_t increment = json_integer_value(json_object_get(c, "increment"));
+    char *text = json_dumps(json_object_get(c, "lr_decay_style"), JSON_ENCODE_ANY), what[128];
+    size_t k;
+    json_array_foreach(values, k, want)
+    {
+        tx_schedule_place at = { .samples = (int64_t)k * increment };
+        double number = json_number_value(want);
+        snprintf(what, sizeof what, "%s, %s, update %zu", text, curve, k);
+        ASSERT_NEAR(of(s, &at), number, 1e-12 * number, what);
+    }
+    free(text);
+    return json_array_size(values);
+}
+
 static void against_megatron(void **state)
 {
     (void)state;
-    json_t *cases = load_json(data_path("golden/lr.json")), *c, *row;
-    size_t i, k, n = 0;
+    json_t *cases = load_json(data_path("golden/schedules/megatron.json")), *c;
+    size_t i, n = 0;
     json_array_foreach(cases, i, c)
     {
 #define NUMBER(key) json_number_value(json_object_get(c, key))
+#define WORD(key)   json_string_value(json_object_get(c, key))
+        const char *wsd = WORD("lr_wsd_decay_style");
         tx_schedule s = {
-            .lr_style = style_of(json_string_value(json_object_get(c, "style"))),
-            .wd_style = tx_wd_incr_style_of(json_string_value(json_object_get(c, "wd_incr_style"))),
+            .lr_style = style_of(WORD("lr_decay_style")),
+            .wsd_style = wsd ? tx_wsd_decay_style_of(wsd) : TX_WSD_DECAY_EXPONENTIAL,
+            .wd_style = tx_wd_incr_style_of(WORD("wd_incr_style")),
             .max_lr = NUMBER("max_lr"),
             .min_lr = NUMBER("min_lr"),
+            .init_lr = NUMBER("init_lr"),
             .start_wd = NUMBER("start_wd"),
             .end_wd = NUMBER("end_wd"),
             .warmup = NUMBER("lr_warmup_steps"),
             .decay = NUMBER("lr_decay_steps"),
+            .wsd_decay = NUMBER("wsd_decay_steps"),
             .wd_incr = NUMBER("wd_incr_steps"),
         };
-        json_array_foreach(json_object_get(c, "num_steps_lr_wd"), k, row)
-        {
-            double want[3];
-            for (size_t m = 0; m < 3; m++) want[m] = json_number_value(json_array_get(row, m));
-            tx_schedule_place at = { .samples = (int64_t)want[0] };
-            ASSERT_NEAR(tx_schedule_lr(&s, &at), want[1], 1e-12 * want[1], "learning rate");
-            ASSERT_NEAR(tx_schedule_wd(&s, &at), want[2], 1e-12 * want[2], "weight decay");
-            n++;
-        }
+        n += compare(&s, c, "lr", tx_schedule_lr);
+        n += compare(&s, c, "weight_decay", tx_schedule_wd);
     }
-    assert_true(n > 200);
+    assert_int_equal(n, (24 + 3) * 200);
     json_decref(cases);
 }
 
