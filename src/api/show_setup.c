@@ -41,7 +41,8 @@ static tx_status log_model(const tx_trainer *t)
     TX_TRY(log_params(t));
     if (padding) tx_info(" > %lld of them pad the vocabulary: they are zero and not trained", (long long)padding);
     tx_memory_table(&mem, &formula, NULL, NULL);
-    tx_info("> learning rate decay style: %s", tx_lr_decay_style_word(t->cfg->lr_decay_style));
+    if (!tx_trainer_counts_steps(t))
+        tx_info("> learning rate decay style: %s", tx_lr_decay_style_word(t->cfg->lr_decay_style));
     return TX_OK;
 }
 

@@ -183,6 +183,9 @@ tx_positions tx_config_positions(const tx_config *cfg);
 /* The number of elements of a head that rotary embeddings rotate: Megatron's int(head * percent). */
 int64_t tx_config_rotary_dim(const tx_config *cfg);
 
+/* Where the warm-up of WarmupLR and WarmupDecayLR ends. *flag: the option that says it. */
+double tx_config_warmup_max_lr(const tx_config *cfg, const char **flag);
+
 /* What backward recomputes: the recomputation options in one struct. */
 typedef struct tx_recompute {
     bool selective;   /* in every layer only what is cheap: the outputs of its norms and of its activation function */

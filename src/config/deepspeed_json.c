@@ -624,13 +624,13 @@ static tx_status read_option(reading *r, const key_row *row, const json_t *value
     return put(r, row->flag, value_text(buf, value), row->kind == YIELDS_ROW);
 }
 
-/* Megatron's own scheduler, which it gives to DeepSpeed, comes before the file's. */
+/* Megatron's own scheduler, which it gives to DeepSpeed, comes before the file's, unless that is asked for. */
 static tx_status read_schedule(reading *r, const key_row *row, const json_t *value)
 {
-    if (tx__option_find(r->cfg->command, row->flag, strlen(row->flag), NULL)) return read_option(r, row, value);
+    if (r->cfg->command->id == TX_COMMAND_ENGINE || r->cfg->deepspeed_scheduler) return read_option(r, row, value);
     if (strcmp(row->path, "scheduler.type") != 0) return TX_OK;
     return note(r, "scheduler: accepted, without effect here: as with Megatron-DeepSpeed the learning rate is that of "
-                   "--lr, --lr-warmup-iters, --lr-decay-style and their kin");
+                   "--lr, --lr-warmup-iters, --lr-decay-style and their kin; --deepspeed-scheduler asks for it");
 }
 
 static tx_status read_key(reading *r, const key_row *row, const json_t *value)

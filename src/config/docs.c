@@ -164,7 +164,7 @@ static const struct key_doc {
 } key_docs[] = {
 #define OPTION(path, flag)            { path, "`--", flag, "`" },
 #define YIELDS(path, flag)            { path, "`--", flag, "`, where that is not given" },
-#define SCHEDULE(path, flag)          { path, "in a client's own loop `--", flag, "`; elsewhere not used" },
+#define SCHEDULE(path, flag)          { path, "with `--deepspeed-scheduler` or a client's loop `--", flag, "`; else not used" },
 #define CONVERT(path, type, fn, text) { path, "", text, "" },
 #define UNUSED(path, type, meaning)   { path, "not used: ", meaning, "" },
 #define ONLY(path, words, reason)     { path, "only `" words "`: ", reason, "" },

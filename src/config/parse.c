@@ -349,6 +349,16 @@ static void log_experts(const tx_config *cfg)
     if (len) tx_info("%s: without effect, no layer has experts (--num-experts)", text);
 }
 
+/* DeepSpeed's schedules overwrite an optimizer's learning rate, if they do not begin with it. */
+static void log_schedule(const tx_config *cfg)
+{
+    const char *name = tx_ds_schedule_kind_word(cfg->lr_schedule), *warm_flag;
+    if (!name || !cfg->given.lr || cfg->lr_schedule == TX_DS_WARMUP_COSINE) return;
+    tx_config_warmup_max_lr(cfg, &warm_flag);
+    if (cfg->lr_schedule != TX_DS_WARMUP || strcmp(warm_flag, "lr") != 0)
+        tx_info("--lr %g: without effect, the learning rates are those of %s", cfg->lr, name);
+}
+
 /* What was derived instead of typed, in upstream's words; and options that another one leaves without effect. */
 static void log_derived(const tx_config *cfg)
 {
@@ -366,6 +376,7 @@ static void log_derived(const tx_config *cfg)
         tx_info("--sequence-parallel: off, the tensor-parallel size is 1");
     log_kept_inputs(cfg);
     log_experts(cfg);
+    log_schedule(cfg);
     if (g->use_distributed_optimizer) tx_info("--use-distributed-optimizer: ZeRO stage 1");
     if (cfg->zero_stage && tx_config_data_parallel(cfg) == 1 && !tx_config_searches(cfg))
         tx_info("ZeRO stage %lld: the data-parallel size is 1, everything has one part", (long long)cfg->zero_stage);

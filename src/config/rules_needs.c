@@ -16,7 +16,7 @@ static void rule_training_has_its_sizes(const tx__check *k)
     tx__need(k, k->g->micro_batch_size || k->c->micro_batch_size, "micro-batch-size");
     tx__need(k, k->g->seq_length || k->c->seq_length, "seq-length");
     if (tx__plans_only(k)) return;
-    tx__need(k, k->g->lr || k->c->lr > 0, "lr");
+    tx__need(k, k->g->lr || k->c->lr > 0 || k->c->lr_schedule || k->bad->lr_schedule, "lr");
     tx__need(k, names_data(k), "data-path");
     if (!k->g->train_iters && !k->g->train_samples && !k->c->train_iters)
         tx__violate(k->v, "either train-iters or train-samples should be provided: %s needs --train-iters",

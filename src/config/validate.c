@@ -161,6 +161,15 @@ int64_t tx_config_rotary_dim(const tx_config *cfg)
     return (int64_t)((double)cfg->kv_channels * cfg->rotary_percent);
 }
 
+/* DeepSpeed's WarmupLR ends at the optimizer's, where it is not told. */
+double tx_config_warmup_max_lr(const tx_config *cfg, const char **flag)
+{
+    const tx_config_given *g = &cfg->given;
+    bool own = cfg->lr_schedule == TX_DS_WARMUP && g->lr && !g->warmup_max_lr;
+    *flag = own ? "lr" : "warmup-max-lr";
+    return own ? cfg->lr : cfg->warmup_max_lr;
+}
+
 /* Which layers are computed again. */
 static tx_recompute layers_again(const tx_config *cfg)
 {

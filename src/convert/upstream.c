@@ -481,7 +481,7 @@ static json_t *scaler_of(const tx_py *scaler)
                      (json_int_t)hysteresis);
 }
 
-const char *const tx__run_keys[] = { "log_sums", "blend_phase", "gpu_products", "client_state", NULL };
+const char *const tx__run_keys[] = { "log_sums", "blend_phase", "gpu_products", "client_state", "lr_scheduler", NULL };
 
 /* Of args that a run of triax has written. */
 static int add_run_keys(json_t *o, const tx_py *args)
@@ -494,13 +494,25 @@ static int add_run_keys(json_t *o, const tx_py *args)
     return bad;
 }
 
+/* DeepSpeed's own schedules keep where they stand, and nothing else. */
+static int add_schedules(json_t *o, const tx_py *scheduler, const tx_py *args)
+{
+    const tx_py *last = tx_py_get(scheduler, "last_batch_iteration");
+    int bad = 0;
+    if (scheduler && (!last || tx_py_get(scheduler, "max_lr")))
+        bad |= json_object_set_new(o, "opt_param_scheduler", schedule_of(scheduler, args));
+    if (last && !json_object_get(o, "lr_scheduler"))
+        bad |= json_object_set_new(o, "lr_scheduler", tx_py_to_json(scheduler));
+    return bad;
+}
+
 tx_status tx__run_of(const tx_py *scheduler, const tx_py *args, const tx_py *scaler, json_t **out)
 {
     const tx_py *own = tx_py_get(args, "grad_scaler"); /* a run of triax has it all, DeepSpeed's FP16_Optimizer less */
     json_t *o = json_object(), *scale = own ? tx_py_to_json(own) : scaler_of(scaler);
-    int bad = scheduler ? json_object_set_new(o, "opt_param_scheduler", schedule_of(scheduler, args)) : 0;
-    if (scale) bad |= json_object_set_new(o, "grad_scaler", scale);
+    int bad = scale ? json_object_set_new(o, "grad_scaler", scale) : 0;
     bad |= add_run_keys(o, args);
+    bad |= add_schedules(o, scheduler, args);
     if (!o || bad) {
         json_decref(o);
         return TX_FAIL(TX_ERR_NOMEM, "not enough memory for a checkpoint's state");

@@ -71,8 +71,8 @@ int64_t tx__vocabulary_of(const tx_py *root);
 /* What args of a run of triax have besides its options, as native checkpoints' configs have it; NULL ends them. */
 extern const char *const tx__run_keys[];
 
-/* tx__run_keys', "opt_param_scheduler" and "grad_scaler" of tx_source.run. args fill what old schedulers do not say.
- * scaler: Megatron's dict or DeepSpeed's object, or NULL */
+/* tx__run_keys', "opt_param_scheduler", "lr_scheduler" and "grad_scaler" of tx_source.run. args fill what old
+ * schedulers do not say. scaler: Megatron's dict or DeepSpeed's object, or NULL */
 tx_status tx__run_of(const tx_py *scheduler, const tx_py *args, const tx_py *scaler, json_t **out);
 
 #endif

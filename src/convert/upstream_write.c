@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "optim/deepspeed_schedule.h"
 #include "optim/schedule.h"
 
 #define SUB_GROUP_SIZE    1000000000 /* DeepSpeed's default: elements of a data rank's share of a group of ZeRO-3 */
@@ -736,6 +737,8 @@ const tx_py *tx__scheduler(tx__file *f)
     set_int(f, o, "num_steps", s->schedule_samples);
     set_int(f, o, "num_tokens", s->schedule_tokens);
     if (s->schedule_warmup_tokens) set_int(f, o, "warmup_num_tokens", s->schedule_warmup_tokens);
+    const json_t *last = json_object_get(json_object_get(f->c->src->run, "lr_scheduler"), "last_batch_iteration");
+    if (last) set_int(f, o, "last_batch_iteration", json_integer_value(last)); /* all that DeepSpeed's have */
     return o;
 }
 
@@ -756,12 +759,24 @@ tx__loss_scale tx__loss_scale_of(const tx__file *f)
 
 /* ---- the optimizer ---- */
 
+/* DeepSpeed's schedule of the run, after *steps steps; kind 0: it has none. */
+static tx_ds_schedule ds_schedule_of(const tx__file *f, int64_t *steps)
+{
+    const json_t *saved = json_object_get(f->c->src->run, "lr_scheduler");
+    tx_ds_schedule s = { .kind = 0 };
+    if (!saved || tx_ds_schedule_from_json(&s, saved) || tx_ds_schedule_steps(saved, steps)) s.kind = 0;
+    return s;
+}
+
 /* Of the next update: DeepSpeed takes it from here, whatever its scheduler said before. */
 static double rate_of(const tx__file *f, bool of_decay)
 {
     const tx_ckpt_state *state = &f->c->src->state;
     const tx_schedule_place at = { state->schedule_samples, state->schedule_tokens, state->schedule_warmup_tokens };
     tx_schedule s;
+    int64_t steps;
+    const tx_ds_schedule ds = ds_schedule_of(f, &steps);
+    if (ds.kind && !of_decay) return tx_ds_schedule_lr(&ds, steps);
     if (tx_schedule_from_json(&s, json_object_get(f->c->src->run, "opt_param_scheduler")))
         return tx__option(f, of_decay ? "weight_decay" : "lr");
     return of_decay ? tx_schedule_wd(&s, &at) : tx_schedule_lr(&s, &at);
@@ -770,9 +785,16 @@ static double rate_of(const tx__file *f, bool of_decay)
 static tx_py *option_of(tx__file *f, const tx_optim_member *m)
 {
     tx_py *pair = tx_py_tuple(f->a);
+    int64_t steps;
+    double betas[2];
+    const tx_ds_schedule ds = ds_schedule_of(f, &steps);
     if (!m->option[0]) return tx_py_of_float(f->a, 0);
     const json_t *value = json_object_get(f->options, m->option[0]);
     if (json_is_boolean(value)) return tx_py_of_bool(f->a, json_is_true(value));
+    if (!strcmp(m->key, "betas") && ds.kind && tx_ds_schedule_betas(&ds, steps, betas)) {
+        tx__append(f, pair, tx_py_of_float(f->a, betas[0]));
+        return tx__append(f, pair, tx_py_of_float(f->a, betas[1]));
+    }
     if (!m->option[1]) return tx_py_of_float(f->a, tx__option(f, m->option[0]));
     tx__append(f, pair, tx_py_of_float(f->a, tx__option(f, m->option[0])));
     return tx__append(f, pair, tx_py_of_float(f->a, tx__option(f, m->option[1])));

@@ -23,9 +23,9 @@ static tx_ds_schedule warmup_of(const tx_config *c, enum tx_ds_schedule_kind kin
         s.cos_min_ratio = c->cos_min_ratio;
         return s;
     }
-    bool own = kind == TX_DS_WARMUP && c->given.lr && !c->given.warmup_max_lr; /* that of the optimizer then */
+    const char *flag;
     s.min_lr = c->warmup_min_lr;
-    s.max_lr = own ? c->lr : c->warmup_max_lr;
+    s.max_lr = tx_config_warmup_max_lr(c, &flag);
     return s;
 }
 
@@ -216,7 +216,7 @@ tx_status tx_ds_schedule_steps(const json_t *saved, int64_t *steps)
     return TX_OK;
 }
 
-static tx_status from_json(tx_ds_schedule *s, const json_t *saved)
+tx_status tx_ds_schedule_from_json(tx_ds_schedule *s, const json_t *saved)
 {
     const char *type = json_string_value(json_object_get(saved, "type"));
     *s = (tx_ds_schedule){ .kind = type ? tx_ds_schedule_kind_of(type) : 0 };
@@ -239,10 +239,22 @@ static const char *name_or_none(const tx_ds_schedule *s)
     return s->kind ? tx_ds_schedule_kind_word(s->kind) : "none of DeepSpeed's";
 }
 
+/* As DeepSpeed keeps it: all else is in the JSON that a run is given again. */
+static tx_status resume_place_alone(const tx_ds_schedule *mine, bool own)
+{
+    if (!mine->kind && !own)
+        return TX_FAIL(TX_ERR_ARG, "the scheduler: the run's is none of DeepSpeed's, the checkpoint's is one; give "
+                                   "--deepspeed-scheduler to go on with that, or --override-opt_param-scheduler to go "
+                                   "on with the run's");
+    tx_info(" > the checkpoint's scheduler is one of DeepSpeed's and says only where it stands: all else is the run's");
+    return TX_OK;
+}
+
 tx_status tx_ds_schedule_resume(tx_ds_schedule *s, const json_t *saved, bool own, bool theirs)
 {
     tx_ds_schedule other, mine = *s;
-    TX_TRY(from_json(&other, saved));
+    if (saved && !json_object_get(saved, "type")) return resume_place_alone(s, own);
+    TX_TRY(tx_ds_schedule_from_json(&other, saved));
     const struct field *f = fields, *end = fields + N_FIELDS;
     while (mine.kind == other.kind && f < end && *number_at(&mine, f) == *number_at(&other, f)) f++;
     if (mine.kind == other.kind && f == end) return TX_OK;

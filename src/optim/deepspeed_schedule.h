@@ -1,5 +1,5 @@
-/* deepspeed_schedule.h - DeepSpeed's learning-rate schedules: the JSON's `scheduler`, for a user-defined loop. Pure
- * functions of how often the schedule was stepped, once after every update that was taken.
+/* deepspeed_schedule.h - DeepSpeed's learning-rate schedules: the JSON's `scheduler`, or --lr-schedule. Pure functions
+ * of how often the schedule was stepped, once after every update that was taken.
  *
  *  Source: DeepSpeed 0.19, deepspeed/runtime/lr_schedules.py, whose names these are. */
 #ifndef TX_OPTIM_DEEPSPEED_SCHEDULE_H
@@ -35,12 +35,16 @@ bool tx_ds_schedule_betas(const tx_ds_schedule *s, int64_t steps, double betas[2
  * json_decref()s *out. */
 tx_status tx_ds_schedule_to_json(const tx_ds_schedule *s, int64_t steps, json_t **out);
 
+/* And of such an object a schedule; kind 0: it is the client's, or does not say. TX_ERR_FORMAT: a number cannot be. */
+tx_status tx_ds_schedule_from_json(tx_ds_schedule *s, const json_t *saved);
+
 /* The steps of such an object. TX_ERR_FORMAT: it has none. */
 tx_status tx_ds_schedule_steps(const json_t *saved, int64_t *steps);
 
 /* What a resumed run does where the saved schedule (NULL: it is none of DeepSpeed's) differs from its own, as
  * tx_schedule_resume: with `own` it stays, with `theirs` the saved one is taken, else that is TX_ERR_ARG; never
- * silently. TX_ERR_FORMAT: a saved number cannot be. *s is unchanged on failure. */
+ * silently. One of DeepSpeed's own checkpoints says only where it stands: the run's goes on from there. TX_ERR_FORMAT:
+ * a saved number cannot be. *s is unchanged on failure. */
 tx_status tx_ds_schedule_resume(tx_ds_schedule *s, const json_t *saved, bool own, bool theirs);
 
 #endif

@@ -345,6 +345,7 @@ static tx_status resumed_schedule(const tx_trainer *t, const tx_source *from, tx
                                 : t->cfg->use_checkpoint_opt_param_scheduler ? TX_SCHEDULE_SAVED
                                                                              : TX_SCHEDULE_SAME;
     *out = t->schedule;
+    if (!saved && json_object_get(from->run, LR_KEY)) return TX_OK; /* DeepSpeed's own schedules keep nothing of it */
     if (tx_trainer_counts_steps(t) && saved) TX_TRY(ignore_lr(out, saved));
     return tx_schedule_resume(out, saved, choice);
 }
@@ -432,8 +433,8 @@ tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
     tx_ds_schedule ds_schedule = t->ds_schedule;
     int64_t schedule_steps = t->schedule_steps;
     if (optim) TX_TRY(require_optimizer(t, from));
-    if (lr_state) TX_TRY(resumed_schedule(t, from, &schedule));
     if (lr_state) TX_TRY(resumed_ds_schedule(t, from, &ds_schedule, &schedule_steps));
+    if (lr_state) TX_TRY(resumed_schedule(t, from, &schedule));
     tx_loss_scaler scaler = t->scaler;
     if (optim) TX_TRY(tx_loss_scaler_from_json(&scaler, json_object_get(from->run, SCALER_KEY)));
     const json_t *settings = optim ? json_object_get(from->run, SETTINGS_KEY) : NULL;

@@ -277,6 +277,24 @@ static const char *logged_of(const char *flags, const char *json)
     return logged;
 }
 
+/* Only where it is asked for. */
+static void a_scheduler_counts_on_request(void **state)
+{
+    (void)state;
+    static const char json[] = "{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": 7}}}";
+    tx_config *c = parsed(GOOD, json);
+    assert_int_equal(c->lr_schedule, 0);
+    assert_int_equal(c->warmup_num_steps, 1000);
+    tx_config_free(c);
+    c = parsed(GOOD "--deepspeed-scheduler", json);
+    assert_int_equal(c->lr_schedule, TX_DS_WARMUP);
+    assert_int_equal(c->warmup_num_steps, 7);
+    tx_config_free(c);
+    c = parsed(GOOD "--lr-schedule LRRangeTest", json); /* flags alone */
+    assert_int_equal(c->lr_schedule, TX_DS_RANGE_TEST);
+    tx_config_free(c);
+}
+
 static void what_is_not_used_says_so(void **state)
 {
     (void)state;
@@ -389,6 +407,29 @@ static const struct wrong {
       "ds.json: line 1, column 2: gradient_accumulation_steps is 1.5; it takes a whole number from 1 to 1e9" },
     { GOOD, "{\"scheduler\": \"WarmupLR\"}",
       "ds.json: line 1, column 2: scheduler is \"WarmupLR\", a string; it takes an object { ... }" },
+    { GOOD "--deepspeed-scheduler", "{\"scheduler\": {\"type\": \"StepLR\"}}",
+      "ds.json: line 1, column 16: scheduler.type: --lr-schedule StepLR is unknown; allowed: one of LRRangeTest, "
+      "OneCycle, "
+      "WarmupLR, WarmupDecayLR, WarmupCosineLR" },
+    { GOOD "--deepspeed-scheduler", "{\"scheduler\": {}}",
+      "--deepspeed-scheduler needs the section scheduler, with a type, in the file of --deepspeed_config" },
+    { GOOD "--deepspeed-scheduler --min-lr 1e-5",
+      "{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\n  \"cycle_min_lr\": 1}}}",
+      "--cycle-min-lr is none of --lr-schedule WarmupLR's: it is of OneCycle; leave it out\n--min-lr is of Megatron's "
+      "schedule, in whose place --lr-schedule WarmupLR stands: leave it out\n--lr-schedule is here scheduler.type, in "
+      "ds.json, line 1, column 16\n--cycle-min-lr is here scheduler.params.cycle_min_lr, in ds.json, line 2, column "
+      "3" },
+    { GOOD "--deepspeed-scheduler",
+      "{\"scheduler\": {\"type\": \"OneCycle\",\n \"params\": {\"cycle_min_lr\": 2e-3, \"cycle_max_lr\": 1e-3}}}",
+      "--cycle-min-lr 0.002 is more than --cycle-max-lr 0.001\n--cycle-min-lr is here scheduler.params.cycle_min_lr, "
+      "in "
+      "ds.json, line 2, column 13\n--cycle-max-lr is here scheduler.params.cycle_max_lr, in ds.json, line 2, column "
+      "35" },
+    { GOOD "--deepspeed-scheduler --warmup-num-steps 4",
+      "{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": 5}}}",
+      "ds.json: line 1, column 47: scheduler.params.warmup_num_steps is 5, but --warmup-num-steps 4 is given: the two "
+      "say "
+      "the same thing, give them one value or leave one out" },
     { GOOD, "{\"dump_state\": \"no\"}",
       "ds.json: line 1, column 2: dump_state is \"no\", a string; it takes true or false" },
     { GOOD, "{\"amp\": {\"enabled\": \"yes\"}}",
@@ -743,6 +784,7 @@ int main(void)
         cmocka_unit_test(keys_are_options),
         cmocka_unit_test(every_command_takes_them),
         cmocka_unit_test(every_key_is_tested),
+        cmocka_unit_test(a_scheduler_counts_on_request),
         cmocka_unit_test(what_is_not_used_says_so),
         cmocka_unit_test(gradients_may_stay_in_fp32),
         cmocka_unit_test(deepspeed_needs_no_file),

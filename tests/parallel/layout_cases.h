@@ -30,6 +30,7 @@ enum {
     SUMS,
     DROPOUT, /* what */
     RAMP,
+    RATE,
     LAYERS,
     VOCAB,
     MODEL,
@@ -76,6 +77,7 @@ static const axis_choice sums_choices[] = { { "-", "" },
 static const axis_choice dropout_choices[] = { { "-", "--hidden-dropout 0 --attention-dropout 0" },
                                                { "dropout", "--hidden-dropout 0.1 --attention-dropout 0.1" } };
 static const axis_choice ramp_choices[] = { { "-", NULL }, { "ramp-up", NULL } };
+static const axis_choice rate_choices[] = { { "-", NULL }, { "one-cycle", NULL } };
 static const axis_choice layers_choices[] = { { "even", NULL }, { "uneven", NULL } };
 /* Rows of the last are so many that all but the first tensor rank's are padding. */
 static const axis_choice vocab_choices[] = { { "512", "" },
@@ -175,6 +177,7 @@ static const struct axis {
     [SUMS] = { sums_choices, LENGTH(sums_choices) },
     [DROPOUT] = { dropout_choices, LENGTH(dropout_choices) },
     [RAMP] = { ramp_choices, LENGTH(ramp_choices) },
+    [RATE] = { rate_choices, LENGTH(rate_choices) },
     [LAYERS] = { layers_choices, LENGTH(layers_choices) },
     [VOCAB] = { vocab_choices, LENGTH(vocab_choices) },
     [MODEL] = { model_choices, LENGTH(model_choices) },
@@ -275,23 +278,34 @@ static inline int axes_flags(char *text, size_t cap, const layout_case *c, int f
     return n;
 }
 
+/* Learning rates; momentum, too, goes with a cycle. */
+static inline const char *rate_flags(const layout_case *c)
+{
+    if (!c->at[RATE]) return "--lr 2e-3 --min-lr 2e-4 --lr-decay-style cosine ";
+    return "--lr-schedule OneCycle --cycle-min-lr 2e-4 --cycle-max-lr 2e-3 --cycle-first-step-size 3 "
+           "--cycle-second-step-size 4 --decay-step-size 2 --decay-lr-rate 0.5 ";
+}
+
 /* What is computed. */
 static inline void what_flags(char *text, size_t cap, const layout_case *c)
 {
     int batch = c->at[MICRO] ? 2 * sizes_of(c).dp : global_batch(c);
     int layers = c->at[LAYERS] ? sizes_of(c).pp == 2 ? 5 : 7 : sizes_of(c).pp == 4 ? 8 : 4;
     int n = snprintf(text, cap,
-                     "--num-layers %d --hidden-size 32 --seq-length 16 --max-position-embeddings 16 --lr 2e-3 --min-lr "
-                     "2e-4 --lr-decay-style cosine --clip-grad 1 --weight-decay 0.1 --init-method-std 0.05 --seed 5 "
-                     "--tokenizer-type NullTokenizer --vocab-size 511 --data-path none --threads 1 "
-                     "--global-batch-size %d ",
-                     layers, batch);
+                     "--num-layers %d --hidden-size 32 --seq-length 16 --max-position-embeddings 16 --clip-grad 1 "
+                     "--weight-decay 0.1 --init-method-std 0.05 --seed 5 --tokenizer-type NullTokenizer --vocab-size "
+                     "511 --data-path none --threads 1 --global-batch-size %d %s",
+                     layers, batch, rate_flags(c));
     if (c->at[RAMP]) /* six iterations of half the batch */
-        n += snprintf(text + n, cap - (size_t)n,
-                      "--micro-batch-size 1 --train-samples %d --lr-warmup-samples %d --rampup-batch-size %d %d %d ",
-                      7 * batch, batch, batch / 2, batch / 2, 3 * batch);
+        n +=
+            snprintf(text + n, cap - (size_t)n, "--micro-batch-size 1 --train-samples %d --rampup-batch-size %d %d %d ",
+                     7 * batch, batch / 2, batch / 2, 3 * batch);
     else
-        n += snprintf(text + n, cap - (size_t)n, "--micro-batch-size 2 --train-iters 10 --lr-warmup-iters 2 ");
+        n += snprintf(text + n, cap - (size_t)n, "--micro-batch-size 2 --train-iters 10 ");
+    if (!c->at[RATE] && c->at[RAMP])
+        n += snprintf(text + n, cap - (size_t)n, "--lr-warmup-samples %d ", batch);
+    else if (!c->at[RATE])
+        n += snprintf(text + n, cap - (size_t)n, "--lr-warmup-iters 2 ");
     axes_flags(text + n, cap - (size_t)n, c, DROPOUT, STAGE);
 }
 

@@ -97,6 +97,7 @@ static pair draw_pair(draws *d, int number)
     } while (vocab_of(&p.a) != vocab_of(&p.b) || !memcmp(&p.a, &p.b, sizeof p.a));
     p.a.at[DROPOUT] = p.b.at[DROPOUT] = draw(d, 2);
     p.a.at[OPTIMIZER] = p.b.at[OPTIMIZER] = draw(d, axes[OPTIMIZER].n);
+    p.a.at[RATE] = p.b.at[RATE] = number / 2 % axes[RATE].n;
     return p;
 }
 
