@@ -60,6 +60,7 @@ static tx_status write_events(tx__engine_monitor *m, const tx_trainer *t)
 {
     const tx_step_record r = { .loss = t->last_step == TX_STEP_TAKEN ? t->iteration_loss : NAN,
                                .lr = tx_trainer_lr(t),
+                               .decoupled_lr = -1,
                                .loss_scale = t->scaler.scale };
     tx_named_number event[TX_MONITOR_EVENTS + N_SHOWN];
     int n = tx_monitor_events(&r, t->cfg->fp16, event);

@@ -88,6 +88,7 @@ typedef struct tx_step_record {
     int64_t consumed_samples, consumed_tokens;
     int64_t global_batch_size, seq_length;
     double lr, weight_decay;
+    double decoupled_lr;                              /* negative: there is none */
     double loss;                                      /* "lm loss"; NaN: no step advanced */
     tx_named_number other_loss[TX_RECORD_LOSSES - 1]; /* of a model that has more, as Megatron names them: "sop loss" */
     int n_other_losses;

@@ -59,6 +59,10 @@ static void rule_save_format_holds_the_run(const tx__check *k)
         tx__violate(k->v,
                     "--save-format %s has no place for the state of --optimizer %s: save native, or --no-save-optim",
                     to, tx_optimizer_kind_word(c->optimizer));
+    if (k->g->decoupled_lr && !c->no_save_optim)
+        tx__violate(k->v,
+                    "--save-format %s holds one learning rate, not --decoupled-lr's: save native, or --no-save-optim",
+                    to);
     if (k->g->num_layers_per_virtual_pipeline_stage || c->num_layers_per_virtual_pipeline_stage)
         tx__violate(
             k->v,

@@ -214,6 +214,25 @@ static void rule_min_lr_below_lr(const tx__check *k)
         tx__violate(k->v, "--lr-warmup-init %g is more than --lr %g", k->c->lr_warmup_init, k->c->lr);
 }
 
+static void rule_decoupled_rates_are_rates(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    const tx_config_given *g = k->g;
+    if (g->decoupled_min_lr && !g->decoupled_lr) tx__violate(k->v, "--decoupled-min-lr needs --decoupled-lr");
+    if (!g->decoupled_lr || k->bad->decoupled_lr) return;
+    if (c->command->id == TX_COMMAND_ENGINE)
+        tx__violate(k->v,
+                    "--decoupled-lr is for a GPT and a BERT: which parameters of a client's model are meant is not "
+                    "known; give tx_engine_args.group");
+    if (g->decoupled_min_lr && !k->bad->decoupled_min_lr && c->decoupled_min_lr > c->decoupled_lr)
+        tx__violate(k->v, "--decoupled-min-lr %g is more than --decoupled-lr %g", c->decoupled_min_lr, c->decoupled_lr);
+    if (!g->decoupled_min_lr && !k->bad->min_lr && c->min_lr > c->decoupled_lr)
+        tx__violate(k->v, "--min-lr %g is more than --decoupled-lr %g: give --decoupled-min-lr", c->min_lr,
+                    c->decoupled_lr);
+    if (c->lr_warmup_init > c->decoupled_lr && !k->bad->lr_warmup_init)
+        tx__violate(k->v, "--lr-warmup-init %g is more than --decoupled-lr %g", c->lr_warmup_init, c->decoupled_lr);
+}
+
 static void rule_scheduler_source_is_one(const tx__check *k)
 {
     if (k->c->override_opt_param_scheduler && k->c->use_checkpoint_opt_param_scheduler)
@@ -343,6 +362,7 @@ const tx__rule tx__rules_run[] = {
     { "training", rule_wsd_has_its_length },
     { "training", rule_warmup_before_decay_ends },
     { "training", rule_min_lr_below_lr },
+    { "training", rule_decoupled_rates_are_rates },
     { "training", rule_scheduler_source_is_one },
     { "training", rule_weight_decay_has_its_ends },
     { "training", rule_states_are_adams },

@@ -84,6 +84,13 @@ tx_status tx__check_layout(const tx_conversion *c, unsigned trait)
     if (c->with_optim && !(tx_optimizer_traits(c->src->optimizer) & trait))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: only %s state can be written in this format; leave it out",
                        c->src->path, list_holders(names, trait));
+    const json_t *schedule = json_object_get(c->src->run, "opt_param_scheduler");
+    if (c->with_optim && json_object_get(schedule, "decoupled_lr"))
+        return TX_FAIL(
+            TX_ERR_UNSUPPORTED,
+            "%s: has a learning rate of its own for the embedding (--decoupled-lr), which this format has no "
+            "group for; leave the optimizer's state out",
+            c->src->path);
     return TX_OK;
 }
 

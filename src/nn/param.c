@@ -61,7 +61,9 @@ static void parse_shape(tx_param *p, const char *shape, const tx_dims *dims)
         int64_t dim = dim_of_letter(dims, *s);
         TX_ASSERT(dim > 0 && p->n_dims < 2 && (plain || factor > 0));
         TX_ASSERT(!__builtin_mul_overflow(dim, plain ? 1 : factor, &dim));
-        if (p->n_dims == 0) p->whole_logical = *s == 'V' && plain ? dims->v_logical : dim;
+        bool tokens = *s == 'V' && plain;
+        if (p->n_dims == 0) p->whole_logical = tokens ? dims->v_logical : dim;
+        p->of_vocabulary = p->n_dims == 0 ? tokens : p->of_vocabulary;
         if (*s == 'u' && dims->u_parts) p->n_parts = dims->u_parts;
         p->whole[p->n_dims] = dim;
         if (s[1] == '/') {
@@ -76,6 +78,7 @@ static void parse_shape(tx_param *p, const char *shape, const tx_dims *dims)
         if (!*s) break;
         TX_ASSERT(*s == ',');
     }
+    p->of_vocabulary = p->of_vocabulary && p->n_dims == 2;
     TX_ASSERT(p->whole_logical > 0 && p->whole_logical <= p->whole[0]);
 }
 

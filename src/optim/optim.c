@@ -75,7 +75,8 @@ tx_status tx_optim_init(tx_optim *o, const tx_optim_args *a)
                      .slab = device ? DEVICE_SLAB : SLAB,
                      .range = a->range,
                      .n_ranges = a->n_ranges,
-                     .momentum = cfg->sgd_momentum };
+                     .momentum = cfg->sgd_momentum,
+                     .decoupled_lr = -1 };
     if (client) o->own = tx__optim_of_client(client);
     o->type = client ? &o->own : tx_optim_type_of(cfg->optimizer);
     TX_ASSERT(o->type);
@@ -348,6 +349,7 @@ tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n)
 tx_optim_step tx_optim_next(const tx_optim *o, double lr, double weight_decay)
 {
     return (tx_optim_step){ .lr = lr,
+                            .decoupled_lr = o->decoupled_lr,
                             .weight_decay = weight_decay,
                             .betas = { o->betas[0], o->betas[1] },
                             .momentum = o->momentum,
@@ -361,6 +363,7 @@ tx_optim_step tx_optim_step_of(const tx_optim_step *s, const tx_optim_range *r)
     tx_optim_step one = *s;
     const tx_optim_setting *own = s->setting ? &s->setting[r->group] : NULL;
     double decay = own && own->weight_decay >= 0 ? own->weight_decay : one.weight_decay * r->decay_scale;
+    if (r->decoupled && s->decoupled_lr >= 0) one.lr = s->decoupled_lr;
     one.lr = own && own->lr >= 0 ? own->lr : one.lr * r->lr_scale;
     one.weight_decay = r->decay ? decay : 0;
     return one;

@@ -25,6 +25,7 @@ typedef struct tx_optim_range {
     int64_t n_real; /* the first ones; the rest pads the vocabulary */
     int64_t first;  /* its place in this rank's part of the tensor */
     bool decay;
+    bool decoupled;                   /* it has the decoupled learning rate, if there is one */
     double lr_scale, decay_scale;     /* factors of the learning rate and of weight decay */
     int group;                        /* whose settings are for it */
     bool counted;                     /* in norms and counts: no other rank of the group has the same */
@@ -52,6 +53,7 @@ typedef struct tx_optim_setting {
 /* What an update depends on besides the tensor. */
 typedef struct tx_optim_step {
     double lr, weight_decay;
+    double decoupled_lr;             /* of decoupled ranges; negative: lr is theirs, too */
     double betas[2], momentum;       /* Adam's or Lion's; SGD's */
     const tx_optim_setting *setting; /* by group; NULL: none */
     tx_tensor gate; /* adam's in ops.h: what gradients are multiplied with, and whether anything happens at all */
@@ -140,6 +142,7 @@ struct tx_optim {
     struct tx__optim_sums *all;      /* owned; [ranks], theirs */
     int64_t t;                       /* updates so far */
     double betas[2], momentum;       /* of the updates to come; at first the options' */
+    double decoupled_lr;             /* likewise; at first negative */
     const tx_optim_setting *setting; /* borrowed; by group of the ranges; NULL: none */
 };
 

@@ -32,6 +32,11 @@ tx_schedule tx_schedule_from_config(const tx_config *cfg)
         .wd_incr = total,
         .warmup_tokens = (double)cfg->lr_warmup_tokens,
         .decay_tokens = (double)cfg->lr_decay_tokens,
+        .decoupled = cfg->given.decoupled_lr,
+        .decoupled_lr = cfg->decoupled_lr,
+        .decoupled_min_lr = cfg->given.decoupled_min_lr ? cfg->decoupled_min_lr
+                            : cfg->given.decoupled_lr   ? cfg->min_lr
+                                                        : 0,
     };
 }
 
@@ -98,6 +103,14 @@ double tx_schedule_lr(const tx_schedule *s, const tx_schedule_place *at)
     /* a warm-up in samples may outlast a decay in tokens */
     p.over = p.down.n > p.down.decay || p.down.decay <= p.down.warmup;
     return lr_after_warmup(s, &p);
+}
+
+double tx_schedule_decoupled_lr(const tx_schedule *s, const tx_schedule_place *at)
+{
+    tx_schedule own = *s;
+    own.max_lr = s->decoupled_lr;
+    own.min_lr = s->decoupled_min_lr;
+    return s->decoupled ? tx_schedule_lr(&own, at) : -1;
 }
 
 /* The part of the way from start_wd to end_wd that is done at r of it, 0 to 1. */

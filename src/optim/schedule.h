@@ -14,6 +14,8 @@ typedef struct tx_schedule {
     double init_lr, max_lr, min_lr, start_wd, end_wd;
     double warmup, decay, wsd_decay, wd_incr; /* samples */
     double warmup_tokens, decay_tokens;       /* 0: counted in samples */
+    bool decoupled; /* the word embedding and the output layer have a highest and lowest rate of their own */
+    double decoupled_lr, decoupled_min_lr;
 } tx_schedule;
 
 /* Where a schedule stands: what all updates so far have consumed. */
@@ -27,6 +29,9 @@ typedef struct tx_schedule_place {
 tx_schedule tx_schedule_from_config(const tx_config *cfg);
 
 double tx_schedule_lr(const tx_schedule *s, const tx_schedule_place *at);
+/* Of the word embedding and the output layer, if it is `decoupled`; else negative. */
+double tx_schedule_decoupled_lr(const tx_schedule *s, const tx_schedule_place *at);
+
 double tx_schedule_wd(const tx_schedule *s, const tx_schedule_place *at);
 
 /* After an update of so many samples, before which the run had consumed so many tokens. */

@@ -7,7 +7,7 @@
 #include "base/str.h"
 #include "optim/schedule.h"
 
-enum part { EVERY, OF_WD_RAMP, OF_WSD }; /* what has to be on for a field to matter */
+enum part { EVERY, OF_WD_RAMP, OF_WSD, OF_DECOUPLED }; /* what has to be on for a field to matter */
 enum kind { NUMBER, LR_STYLE, WSD_STYLE, WD_STYLE };
 
 static const struct field {
@@ -20,6 +20,10 @@ static const struct field {
     { "max_lr", "learning rate", "", EVERY, NUMBER, offsetof(tx_schedule, max_lr) },
     { "min_lr", "minimum learning rate", "", EVERY, NUMBER, offsetof(tx_schedule, min_lr) },
     { "init_lr", "learning rate of the warm-up's beginning", "", EVERY, NUMBER, offsetof(tx_schedule, init_lr) },
+    { "decoupled_lr", "decoupled learning rate", " (--decoupled-lr)", OF_DECOUPLED, NUMBER,
+      offsetof(tx_schedule, decoupled_lr) },
+    { "decoupled_min_lr", "minimum decoupled learning rate", " (--decoupled-min-lr)", OF_DECOUPLED, NUMBER,
+      offsetof(tx_schedule, decoupled_min_lr) },
     { "lr_warmup_steps", "warmup iterations", " (--lr-warmup-iters, -samples or -fraction)", EVERY, NUMBER,
       offsetof(tx_schedule, warmup) },
     { "lr_warmup_tokens", "warmup tokens", "", EVERY, NUMBER, offsetof(tx_schedule, warmup_tokens) },
@@ -81,6 +85,7 @@ tx_status tx_schedule_to_json(const tx_schedule *s, json_t **out)
     json_t *all = json_object();
     for (size_t i = 0; i < N_FIELDS; i++) {
         const struct field *f = &fields[i];
+        if (f->part == OF_DECOUPLED && !s->decoupled) continue;
         json_t *v = f->kind == NUMBER ? json_real(number_at(s, f)) : json_string(word_at(s, f));
         if (!json_object_set_new(all, f->key, v)) continue;
         json_decref(all);
@@ -94,9 +99,11 @@ tx_status tx_schedule_to_json(const tx_schedule *s, json_t **out)
 tx_status tx_schedule_from_json(tx_schedule *s, const json_t *saved)
 {
     bool good = true;
+    *s = (tx_schedule){ .decoupled = json_object_get(saved, "decoupled_lr") != NULL };
     for (size_t i = 0; i < N_FIELDS && good; i++) {
         const struct field *f = &fields[i];
         const json_t *v = json_object_get(saved, f->key);
+        if (f->part == OF_DECOUPLED && !s->decoupled) continue;
         if (f->kind != NUMBER) {
             const char *word = json_string_value(v);
             good = word && set_style(s, f, word);
@@ -111,8 +118,8 @@ tx_status tx_schedule_from_json(tx_schedule *s, const json_t *saved)
         if (!good) return TX_FAIL(TX_ERR_FORMAT, "the checkpoint's schedule has no %s that can be", f->key);
     }
     bool endless = s->lr_style == TX_LR_DECAY_CONSTANT && s->decay == 0; /* a client trains as long as it likes */
-    if (s->min_lr > s->max_lr || s->init_lr > s->max_lr || (s->warmup >= s->decay && !endless) ||
-        s->end_wd < s->start_wd ||
+    if (s->min_lr > s->max_lr || (s->decoupled && s->decoupled_min_lr > s->decoupled_lr) || s->init_lr > s->max_lr ||
+        (s->warmup >= s->decay && !endless) || s->end_wd < s->start_wd ||
         (s->lr_style == TX_LR_DECAY_WSD && (s->wsd_decay <= 0 || s->wsd_decay > s->decay || s->decay_tokens > 0)) ||
         (s->decay_tokens > 0 && s->warmup_tokens >= s->decay_tokens) ||
         (s->wd_style != TX_WD_INCR_CONSTANT && s->wd_incr <= 0))
@@ -123,6 +130,7 @@ tx_status tx_schedule_from_json(tx_schedule *s, const json_t *saved)
 static bool matters(const struct field *f, const tx_schedule *a, const tx_schedule *b)
 {
     if (f->part == OF_WSD) return a->lr_style == TX_LR_DECAY_WSD || b->lr_style == TX_LR_DECAY_WSD;
+    if (f->part == OF_DECOUPLED) return a->decoupled || b->decoupled;
     if (f->part == OF_WD_RAMP) return a->wd_style != TX_WD_INCR_CONSTANT || b->wd_style != TX_WD_INCR_CONSTANT;
     return true;
 }
@@ -132,6 +140,8 @@ static const char *text_of(char text[32], const tx_schedule *s, const struct fie
     const char *word = word_at(s, f);
     if (word)
         snprintf(text, 32, "%s", word);
+    else if (f->part == OF_DECOUPLED && !s->decoupled)
+        snprintf(text, 32, "none");
     else
         snprintf(text, 32, "%.10g", number_at(s, f));
     return text;
@@ -147,6 +157,7 @@ tx_status tx_schedule_resume(tx_schedule *s, const json_t *saved, tx_schedule_ch
         const struct field *f = &fields[i];
         char mine[32], other[32];
         bool same = f->kind == NUMBER ? number_at(s, f) == number_at(&theirs, f) : word_at(s, f) == word_at(&theirs, f);
+        if (f->part == OF_DECOUPLED) same = same && s->decoupled == theirs.decoupled;
         if (!matters(f, s, &theirs)) continue;
         text_of(mine, s, f);
         text_of(other, &theirs, f);

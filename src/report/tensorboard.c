@@ -203,6 +203,8 @@ static tx_status put_step(tx_tensorboard *tb, const tx_step_record *r)
     if (r->iteration % c->tensorboard_log_interval) return TX_OK;
     TX_TRY(put_axes(tb, r));
     if (c->log_learning_rate_to_tensorboard) TX_TRY(put_series(tb, r, "learning-rate", "learning-rate", r->lr));
+    if (c->log_learning_rate_to_tensorboard && r->decoupled_lr >= 0)
+        TX_TRY(put_scalar(tb, "decoupled-learning-rate", r->iteration, r->decoupled_lr));
     if (c->log_batch_size_to_tensorboard)
         TX_TRY(put_series(tb, r, "batch-size", "batch-size", (double)r->global_batch_size));
     if (!isnan(r->loss)) TX_TRY(put_series(tb, r, "lm-loss-training", "lm loss", r->loss));

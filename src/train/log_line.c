@@ -66,8 +66,9 @@ void tx_log_interval(const tx_config *cfg, const tx_step_record *r)
     add(line, " iteration %8lld/%8lld | consumed samples: %12lld |", (long long)r->iteration, (long long)r->train_iters,
         (long long)r->consumed_samples);
     if (deepspeed) add(line, " consumed tokens: %12lld |", (long long)r->consumed_tokens);
-    add(line, " elapsed time per iteration (ms): %.1f | learning rate: %.3E | global batch size: %5lld |",
-        r->elapsed_ms, r->lr, (long long)r->global_batch_size);
+    add(line, " elapsed time per iteration (ms): %.1f | learning rate: %.3E |", r->elapsed_ms, r->lr);
+    if (r->decoupled_lr >= 0) add(line, " decoupled learning rate: %.3E |", r->decoupled_lr);
+    add(line, " global batch size: %5lld |", (long long)r->global_batch_size);
     if (!isnan(r->loss)) add(line, " lm loss: %.6E |", r->loss);
     for (int i = 0; i < r->n_other_losses; i++)
         if (!isnan(r->other_loss[i].value)) add(line, " %s: %.6E |", r->other_loss[i].name, r->other_loss[i].value);

@@ -114,6 +114,7 @@ static tx_step_record stand(const tx_trainer *t, tx_record_kind kind, const doub
         .global_batch_size = tx_trainer_batch_size(t),
         .seq_length = t->s,
         .lr = t->lr,
+        .decoupled_lr = t->decoupled_lr,
         .weight_decay = t->weight_decay,
         .grad_norm = t->grad_norm,
         .loss_scale = t->scaler.scale,

@@ -75,6 +75,7 @@ typedef struct tx_trainer {
     } last_step;
     int64_t consecutive_skips; /* faulty ones since a step was taken */
     double lr;                 /* for the next update, as Megatron logs it */
+    double decoupled_lr;       /* likewise, of the word embedding and the output layer; negative: lr is theirs, too */
     double lr_override;        /* >= 0: the user's own for the next update */
     tx_optim_setting *setting; /* what the user has set for the parameter groups; the first is for parameters in none of
                                   them; owned */
@@ -206,6 +207,11 @@ tx_status tx__trainer_settings_from_json(tx_trainer *t, const json_t *saved, boo
 static inline double tx_trainer_lr(const tx_trainer *t)
 {
     return t->lr_override >= 0 ? t->lr_override : t->lr;
+}
+
+static inline double tx_trainer_decoupled_lr(const tx_trainer *t)
+{
+    return t->lr_override >= 0 && t->decoupled_lr >= 0 ? t->lr_override : t->decoupled_lr;
 }
 
 /* How many numbers a sample has. */

@@ -17,6 +17,8 @@ void tx__trainer_move_schedule(tx_trainer *t)
         t->lr = tx_ds_schedule_lr(&t->ds_schedule, t->schedule_steps);
     else if (t->schedule.lr_style) /* one that only evaluates has none */
         t->lr = tx_schedule_lr(&t->schedule, &t->place);
+    bool decoupled = t->schedule.lr_style && !tx_trainer_counts_steps(t);
+    t->decoupled_lr = decoupled ? tx_schedule_decoupled_lr(&t->schedule, &t->place) : -1;
     if (t->ds_schedule.kind) tx_ds_schedule_betas(&t->ds_schedule, t->schedule_steps, t->zero.optim.betas);
     if (t->schedule.wd_style) t->weight_decay = tx_schedule_wd(&t->schedule, &t->place);
 }
@@ -234,6 +236,7 @@ static tx_status update(tx_trainer *t)
         now = part_done(t, TX_TIMER_COUNT_ZEROS, now);
     }
     int64_t batch = tx_trainer_batch_size(t);
+    t->zero.optim.decoupled_lr = tx_trainer_decoupled_lr(t);
     TX_TRY(tx_zero_step(&t->zero, lr, t->weight_decay));
     if (!dumps && !balances) TX_TRY(sum_losses(t));
     TX_TRY(tx_zero_stepped(&t->zero, &t->grad_norm, &bad));

@@ -179,6 +179,7 @@ static tx_optim_range range_of(const tx_zero *z, int i)
                                                      : s->numel,
                          .first = s->first,
                          .decay = p->decay == TX_DECAY,
+                         .decoupled = p->of_vocabulary,
                          .lr_scale = p->lr_scale,
                          .decay_scale = p->decay_scale,
                          .group = p->group,

@@ -132,6 +132,65 @@ static void trajectory(void **state)
     tx_config_free(cfg);
 }
 
+/* How far each parameter has come, biases left out that are in part noise. */
+static void compare_changes(const char *ours, const char *begin, const json_t *changes)
+{
+    tx_safetensors *a, *b;
+    ASSERT_OK(tx_safetensors_open(&a, ours));
+    ASSERT_OK(tx_safetensors_open(&b, begin));
+    assert_int_equal(tx_safetensors_count(b), json_object_size(changes));
+    for (size_t i = 0; i < tx_safetensors_count(b); i++) {
+        const tx_st_tensor *y = tx_safetensors_at(b, i), *x = tx_safetensors_find(a, y->name);
+        const char *name = strncmp(y->name, "transformer.", 12) ? y->name : y->name + 12;
+        double want = json_number_value(json_object_get(changes, name)), sum = 0;
+        if (!x || x->bytes != y->bytes || !(want > 0)) fail_msg("%s: missing", y->name);
+        if (strstr(name, "c_attn.bias")) continue;
+        float *u = malloc(y->bytes), *v = malloc(y->bytes);
+        ASSERT_OK(tx_st_read_f32(x, u, false));
+        ASSERT_OK(tx_st_read_f32(y, v, false));
+        for (size_t k = 0; k < y->bytes / 4; k++) sum += ((double)u[k] - v[k]) * ((double)u[k] - v[k]);
+        ASSERT_NEAR(sqrt(sum), want, 1e-4 * want, name);
+        free(u);
+        free(v);
+    }
+    tx_safetensors_close(a);
+    tx_safetensors_close(b);
+}
+
+/* The word embedding with a learning rate of its own; the rates are the schedule's, not set as above. */
+static void decoupled(void **state)
+{
+    const model_case *k = *state;
+    tx_config *cfg;
+    tx_engine *e = open_engine(&cfg, k, "--lr-warmup-iters 4 --decoupled-lr 4e-3 --decoupled-min-lr 1e-4");
+    json_t *golden_run = load_json(golden(k, "decoupled.json")), *row;
+    json_t *batches = load_json(golden(k, "train_batches.json"));
+    size_t i;
+    double loss;
+    json_array_foreach(json_object_get(golden_run, "steps"), i, row)
+    {
+        double lr = json_number_value(json_object_get(row, "lr")),
+               own = json_number_value(json_object_get(row, "decoupled_lr")),
+               expect = json_number_value(json_object_get(row, "loss")),
+               norm = json_number_value(json_object_get(row, "grad_norm"));
+        ASSERT_NEAR(tx_engine_lr(e), lr, 1e-12 * lr, "learning rate");
+        ASSERT_NEAR(e->trainer->decoupled_lr, own, 1e-12 * own, "decoupled learning rate");
+        ASSERT_OK(tx_engine_forward(e, batch_tokens(k->of, json_array_get(batches, i % 5)), &loss));
+        ASSERT_OK(tx_engine_backward(e));
+        ASSERT_OK(tx_engine_step(e));
+        ASSERT_NEAR(loss, expect, k->in->trajectory, "loss");
+        ASSERT_NEAR(tx_engine_grad_norm(e), norm, k->in->norm * norm, "gradient norm");
+    }
+    assert_int_equal(i, 20);
+    ASSERT_OK(tx_engine_export(e, in_scratch("out")));
+    compare_changes(in_scratch("out/model.safetensors"), golden(k, "model.safetensors"),
+                    json_object_get(golden_run, "change"));
+    json_decref(golden_run);
+    json_decref(batches);
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+}
+
 /* Logits of every position: each prefix of the batch's rows as a prompt. */
 static void logits(void **state)
 {
@@ -221,6 +280,8 @@ int main(void)
         TEST(f, 9), TEST(f, 10), TEST(f, 11), TEST(f, 12), TEST(f, 13), TEST(f, 14), TEST(f, 15), TEST(f, 16)
     const struct CMUnitTest tests[] = { TESTS(logits),
                                         TESTS(trajectory),
+                                        TEST(decoupled, 0),
+                                        TEST(decoupled, 1),
                                         TEST(cached_is_recomputed, 0),
                                         TEST(cached_is_recomputed, 1),
                                         TEST(cached_is_recomputed, 2),

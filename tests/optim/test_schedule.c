@@ -92,11 +92,15 @@ static void against_megatron(void **state)
             .decay = NUMBER("lr_decay_steps"),
             .wsd_decay = NUMBER("wsd_decay_steps"),
             .wd_incr = NUMBER("wd_incr_steps"),
+            .decoupled = true,
+            .decoupled_lr = NUMBER("decoupled_lr"),
+            .decoupled_min_lr = NUMBER("decoupled_min_lr"),
         };
         n += compare(&s, c, "lr", tx_schedule_lr);
+        n += compare(&s, c, "decoupled", tx_schedule_decoupled_lr);
         n += compare(&s, c, "weight_decay", tx_schedule_wd);
     }
-    assert_int_equal(n, (24 + 3) * 200);
+    assert_int_equal(n, (24 + 8 + 3) * 200);
     json_decref(cases);
 }
 
@@ -263,6 +267,12 @@ static void a_saved_schedule_is_the_same_or_a_choice(void **state)
     ASSERT_OK(tx_schedule_resume(&got, saved, TX_SCHEDULE_SAVED));
     log_end();
     assert_same(&got, &own);
+    got = from_flags("--train-iters 100 --lr-warmup-iters 5 --decoupled-lr 0");
+    assert_true(tx_schedule_decoupled_lr(&got, &(tx_schedule_place){ .samples = 100 }) == 0);
+    assert_true(tx_schedule_decoupled_lr(&own, &(tx_schedule_place){ .samples = 100 }) < 0);
+    ASSERT_FAILS(tx_schedule_resume(&got, saved, TX_SCHEDULE_SAME), TX_ERR_ARG,
+                 "class input value 0 and checkpoint value none for decoupled learning rate do not match "
+                 "(--decoupled-lr)");
     json_decref(saved);
 }
 

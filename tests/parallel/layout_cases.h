@@ -77,7 +77,7 @@ static const axis_choice sums_choices[] = { { "-", "" },
 static const axis_choice dropout_choices[] = { { "-", "--hidden-dropout 0 --attention-dropout 0" },
                                                { "dropout", "--hidden-dropout 0.1 --attention-dropout 0.1" } };
 static const axis_choice ramp_choices[] = { { "-", NULL }, { "ramp-up", NULL } };
-static const axis_choice rate_choices[] = { { "-", NULL }, { "one-cycle", NULL } };
+static const axis_choice rate_choices[] = { { "-", NULL }, { "one-cycle", NULL }, { "decoupled", NULL } };
 static const axis_choice layers_choices[] = { { "even", NULL }, { "uneven", NULL } };
 /* Rows of the last are so many that all but the first tensor rank's are padding. */
 static const axis_choice vocab_choices[] = { { "512", "" },
@@ -282,6 +282,7 @@ static inline int axes_flags(char *text, size_t cap, const layout_case *c, int f
 static inline const char *rate_flags(const layout_case *c)
 {
     if (!c->at[RATE]) return "--lr 2e-3 --min-lr 2e-4 --lr-decay-style cosine ";
+    if (c->at[RATE] == 2) return "--lr 2e-3 --min-lr 2e-4 --decoupled-lr 5e-3 --lr-decay-style linear ";
     return "--lr-schedule OneCycle --cycle-min-lr 2e-4 --cycle-max-lr 2e-3 --cycle-first-step-size 3 "
            "--cycle-second-step-size 4 --decay-step-size 2 --decay-lr-rate 0.5 ";
 }
@@ -302,9 +303,9 @@ static inline void what_flags(char *text, size_t cap, const layout_case *c)
                      7 * batch, batch / 2, batch / 2, 3 * batch);
     else
         n += snprintf(text + n, cap - (size_t)n, "--micro-batch-size 2 --train-iters 10 ");
-    if (!c->at[RATE] && c->at[RAMP])
+    if (c->at[RATE] != 1 && c->at[RAMP])
         n += snprintf(text + n, cap - (size_t)n, "--lr-warmup-samples %d ", batch);
-    else if (!c->at[RATE])
+    else if (c->at[RATE] != 1)
         n += snprintf(text + n, cap - (size_t)n, "--lr-warmup-iters 2 ");
     axes_flags(text + n, cap - (size_t)n, c, DROPOUT, STAGE);
 }

@@ -32,6 +32,7 @@ static void write_records(const char *path, int64_t start, int64_t from, int64_t
             .consumed_tokens = 64 * i,
             .loss = i == 3 ? NAN : 10.0 / (double)i,
             .grad_norm = (double)(start + 1),
+            .decoupled_lr = i == 3 ? 0 : -1,
             .params_norm = -1,
             .num_zeros = 0,
             .time_ms = { [TX_TIMER_FORWARD] = 1.25, [TX_TIMER_FORWARD_BACKWARD] = 9 },
@@ -62,6 +63,8 @@ static void what_is_written_is_read(void **state)
     ASSERT_NEAR(h.step[1][TX_COLUMN_num_zeros], 0, 0, "zeros");
     assert_true(isnan(h.step[2][TX_COLUMN_loss]));
     assert_true(isnan(h.step[1][TX_COLUMN_params_norm]));
+    assert_true(isnan(h.step[1][TX_COLUMN_decoupled_learning_rate]));
+    ASSERT_NEAR(h.step[2][TX_COLUMN_decoupled_learning_rate], 0, 0, "decoupled learning rate");
     assert_true(isnan(h.step[1][TX_COLUMN_MS_FORWARD_BACKWARD])); /* a sum of others */
     assert_null(tx_column_name(TX_COLUMN_MS_FORWARD_BACKWARD));
     assert_true(h.last_time > 1e9);

@@ -116,6 +116,7 @@ static const tx_step_record step = {
     .global_batch_size = 4,
     .seq_length = 16,
     .lr = 0.25,
+    .decoupled_lr = -1,
     .loss = 2.5,
     .grad_norm = 1.5,
     .loss_scale = 1,
