@@ -147,6 +147,31 @@ is("35.1 MiB", 36845000, "bytes");
 is("41.6 %", .41567, "share");
 EOF
     node show.js || die "numbers are shown in another way"
+    sed -n '/^const \(last\|known\) =/p; /^function finderPoints/,/^}$/p; /^function localLine/,/^}$/p; /^function findRate/,/^}$/p' page.js >finder.js
+    cat >>finder.js <<'EOF'
+function check(good, text) {
+  if (good) return;
+  console.error(text);
+  process.exitCode = 1;
+}
+/* a loss that falls fastest at 1e-3, is lowest at 1e-2 and then diverges; a line each iteration with the next one's rate */
+const at = i => 1e-5 * 1.05 ** i, n = 200;
+const loss = i => { const x = Math.log10(at(i)); return x < -2 ? 4 - 2 / (1 + Math.exp(-4 * (x + 3))) : 2.04 + 4 * (x + 2) ** 2; };
+const numbers = [...Array(n).keys()], points = finderPoints(numbers.map(i => i + 1), numbers.map(i => at(i + 1)), numbers.map(loss), at(0));
+check(points.length === n && points.every((p, i) => Math.abs(p[0] - Math.log10(at(i))) < 1e-12 && p[1] === loss(i)), "a loss is at another rate");
+const found = findRate(points);
+check(Math.abs(found.steepest[0] + 3) < .1, `steepest at ${found.steepest[0]}`);
+check(Math.abs(found.minimum[0] + 2) < .2 && !found.open, `minimum at ${found.minimum[0]}`);
+check(found.curve.every(c => c[1] > 1.9 && c[1] < 7), "the curve leaves the points");
+check(findRate(points.slice(0, 120)).open, "the minimum of a test that ends too early");
+check(findRate(points.slice(0, 5)) === null && findRate([]) === null, "too few lines");
+check(findRate(points.map((p, i) => [p[0], i])).steepest === null, "a loss that only rises");
+const wild = findRate(points.map((p, i) => [p[0], i > 150 ? 1e12 : p[1]]));
+check(Math.abs(wild.steepest[0] + 3) < .1 && wild.minimum[0] < Math.log10(at(151)), "a loss that diverges at once");
+const stairs = finderPoints([2, 4, 6, 8], [1e-3, 1e-3, 2e-3, 2e-3], [4, 2, 3, 1], 1e-3);
+check(stairs.length === 3 && stairs[0][1] === 3, `stairs: ${JSON.stringify(stairs)}`);
+EOF
+    node finder.js || die "the learning-rate finder finds another rate"
 fi
 refused "report needs runs" report
 refused "no-such-run" report no-such-run
