@@ -93,13 +93,17 @@ static void rule_lowest_is_below_highest(const tx__check *k)
                         all[i].high);
 }
 
+static void rule_scheduler_is_there(const tx__check *k)
+{
+    if (k->c->deepspeed_scheduler && !k->c->lr_schedule && !k->bad->lr_schedule)
+        tx__violate(k->v, "--deepspeed-scheduler needs the section scheduler, with a type, in the file of "
+                          "--deepspeed_config");
+}
+
 static void rule_one_schedule(const tx__check *k)
 {
     const tx_config *c = k->c;
     const char *name = tx_ds_schedule_kind_word(c->lr_schedule);
-    if (c->deepspeed_scheduler && !name && !k->bad->lr_schedule)
-        tx__violate(k->v, "--deepspeed-scheduler needs the section scheduler, with a type, in the file of "
-                          "--deepspeed_config");
     for (size_t i = 0; i < tx__n_options && name; i++) {
         const tx_option *o = &tx__options[i];
         if (o->group != TX_GROUP_LR || o->kept != TX_KEPT_SCHEDULE || !tx__has_member(o) || !tx__is_given(c, o))
@@ -114,6 +118,7 @@ const tx__rule tx__rules_schedule[] = {
     { "training", rule_parameters_are_the_schedules },
     { "training", rule_schedules_have_what_they_need },
     { "training", rule_lowest_is_below_highest },
+    { "training", rule_scheduler_is_there },
     { "pretrain", rule_one_schedule },
     { NULL, NULL },
 };

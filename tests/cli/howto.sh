@@ -34,6 +34,7 @@ set_up() {
         ln -s "$data/dataset/tinybert_text_document.$end" my_text_sentence.$end
     done
     ln -s "$pages/../../examples/ds_config_345m_zero3.json" ds_config.json
+    sed -n '/^```json$/,/^```$/{/^```/d; p}' "$pages/schedules.md" >scheduler.json
     for index in doc sample shuffle; do ln -s "$data/dataset/microsoft_${index}_idx.npy" ${index}_idx.npy; done
 }
 

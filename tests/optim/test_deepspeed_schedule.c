@@ -157,6 +157,16 @@ static void a_checkpoint_keeps_it(void **state)
     s = mine;
     ASSERT_FAILS(tx_ds_schedule_resume(&s, NULL, false, false), TX_ERR_ARG,
                  "the run's is WarmupDecayLR, the checkpoint's none of DeepSpeed's");
+    json_t *deepspeeds = json_pack("{s:i}", "last_batch_iteration", 6); /* all that its own checkpoints have */
+    ASSERT_OK(tx_ds_schedule_steps(deepspeeds, &steps));
+    ASSERT_OK(tx_ds_schedule_resume(&s, deepspeeds, false, false));
+    assert_memory_equal(&s, &mine, sizeof s);
+    s = none;
+    ASSERT_FAILS(tx_ds_schedule_resume(&s, deepspeeds, false, false), TX_ERR_ARG,
+                 "the run's is none of DeepSpeed's, the checkpoint's is one; give --deepspeed-scheduler");
+    ASSERT_OK(tx_ds_schedule_resume(&s, deepspeeds, true, false));
+    s = mine;
+    json_decref(deepspeeds);
     json_object_set_new(saved, "warmup_steps", json_integer(0));
     ASSERT_FAILS(tx_ds_schedule_resume(&s, saved, false, true), TX_ERR_FORMAT, "contradicts itself");
     json_object_del(saved, "max_lr");
