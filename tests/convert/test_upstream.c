@@ -10,6 +10,7 @@
 #include "checkpoint/safetensors.h"
 #include "convert/shards.h"
 #include "convert/source.h"
+#include "convert/upstream.h"
 #include "support.h"
 #include "triax/jobs.h"
 
@@ -235,12 +236,39 @@ static void many_names(void **state)
     tx__shards_deinit(&s);
 }
 
+/* DeepSpeed's own schedule keeps where it stands; one of triax's, in a folder for DeepSpeed, also its numbers and
+ * Megatron's schedule, which weight decay follows. */
+static void schedules(void **state)
+{
+    (void)state;
+    tx_py_arena *a;
+    json_t *run;
+    ASSERT_OK(tx_py_arena_create(&a));
+    tx_py *scheduler = tx_py_set(a, tx_py_dict(a), "last_batch_iteration", tx_py_of_int(a, 41)), *args = tx_py_dict(a);
+    ASSERT_OK(tx__run_of(scheduler, args, NULL, &run));
+    const json_t *lr = json_object_get(run, "lr_scheduler");
+    assert_int_equal(json_integer_value(json_object_get(lr, "last_batch_iteration")), 41);
+    assert_null(json_object_get(lr, "type"));
+    assert_null(json_object_get(run, "opt_param_scheduler"));
+    json_decref(run);
+    tx_py *own = tx_py_set(a, tx_py_dict(a), "last_batch_iteration", tx_py_of_int(a, 41));
+    tx_py_set(a, args, "lr_scheduler", tx_py_set(a, own, "type", tx_py_of_str(a, "OneCycle")));
+    tx_py_set(a, scheduler, "max_lr", tx_py_of_float(a, 0.5));
+    ASSERT_OK(tx__run_of(scheduler, args, NULL, &run));
+    lr = json_object_get(run, "lr_scheduler");
+    assert_string_equal(json_string_value(json_object_get(lr, "type")), "OneCycle");
+    assert_true(json_real_value(json_object_get(json_object_get(run, "opt_param_scheduler"), "max_lr")) == 0.5);
+    json_decref(run);
+    tx_py_arena_destroy(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_names),   cmocka_unit_test(deepspeed), cmocka_unit_test(universal),
         cmocka_unit_test(megatron),     cmocka_unit_test(bert),      SCRATCH_TEST(bert_goes_on),
-        cmocka_unit_test(old_versions), SCRATCH_TEST(release),       SCRATCH_TEST(incomplete),
+        cmocka_unit_test(old_versions), cmocka_unit_test(schedules), SCRATCH_TEST(release),
+        SCRATCH_TEST(incomplete),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
