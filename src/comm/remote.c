@@ -63,7 +63,8 @@ static size_t size_of(const tx_request *r)
 static int64_t unit_of(const tx_request *r)
 {
     int64_t bytes = CHUNK_BYTES / r->g->size < MESSAGE ? CHUNK_BYTES / r->g->size : MESSAGE;
-    int64_t n = bytes / (int64_t)size_of(r);
+    int64_t n = bytes / (int64_t)size_of(r), each = (r->n + r->g->size - 1) / r->g->size;
+    if (r->how == TX__ALL_REDUCE && n > each) n = each + 63; /* of a small one all have a slice, too */
     return n > 64 ? n - n % 64 : 64;
 }
 
