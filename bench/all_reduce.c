@@ -1,7 +1,8 @@
-/* all_reduce.c - all-reduce of floats between ranks of one host: triax's, in place in shared memory, next to
- * MPI_Allreduce of the MPI that started the ranks, in one run, in turns; median milliseconds and the ratio.
+/* all_reduce.c - all-reduce of floats: triax's next to MPI_Allreduce of the MPI that started the ranks, in one run, in
+ * turns; median milliseconds and the ratio. On one host triax sums in place in shared memory. On several hosts with
+ * several ranks each it goes host by host, and a third column has what it takes from each rank to each other.
  *
- *      mpirun -n 2 all_reduce [REPETITIONS, 21] [MIB of the largest sum, 64]
+ *      mpirun -n 2 all_reduce [REPETITIONS, 21] [MIB of the largest sum, 64] [MIB of the smallest, 0]
  *
  * MPI's buffer is ordinary memory. The slowest rank's time counts. */
 #include <stdio.h>
@@ -29,10 +30,10 @@ static int by_size(const void *a, const void *b)
 }
 
 typedef struct bench {
-    tx_comm *g;
+    tx_comm *g, *flat; /* flat NULL: it would do the same */
     const tx__transport *mpi;
     float *shared, *private;
-    double ours[MAX_REPETITIONS], theirs[MAX_REPETITIONS];
+    double ours[MAX_REPETITIONS], theirs[MAX_REPETITIONS], from_each[MAX_REPETITIONS];
 } bench;
 
 static double slowest(bench *b, double s)
@@ -41,11 +42,11 @@ static double slowest(bench *b, double s)
     return s;
 }
 
-static double time_ours(bench *b, int64_t n)
+static double time_ours(bench *b, tx_comm *g, int64_t n)
 {
     check(tx_comm_barrier(b->g));
     double t = tx_clock();
-    check(tx_all_reduce(NULL, b->g, tx_tensor1(b->shared, TX_F32, n), TX_SUM));
+    check(tx_all_reduce(NULL, g, tx_tensor1(b->shared, TX_F32, n), TX_SUM));
     return slowest(b, tx_clock() - t);
 }
 
@@ -57,31 +58,48 @@ static double time_theirs(bench *b, int64_t n)
     return slowest(b, tx_clock() - t);
 }
 
+static double median(double *x, int n)
+{
+    qsort(x, (size_t)n, sizeof *x, by_size);
+    return x[n / 2];
+}
+
 static void measure(bench *b, int64_t n, int repetitions)
 {
     for (int i = -2; i < repetitions; i++) { /* two to warm up */
-        double ours = time_ours(b, n), theirs = time_theirs(b, n);
+        double ours = time_ours(b, b->g, n), theirs = time_theirs(b, n), flat = b->flat ? time_ours(b, b->flat, n) : 0;
         if (i < 0) continue;
         b->ours[i] = ours;
         b->theirs[i] = theirs;
+        b->from_each[i] = flat;
     }
-    qsort(b->ours, (size_t)repetitions, sizeof *b->ours, by_size);
-    qsort(b->theirs, (size_t)repetitions, sizeof *b->theirs, by_size);
-    double ours = b->ours[repetitions / 2], theirs = b->theirs[repetitions / 2];
+    double ours = median(b->ours, repetitions), theirs = median(b->theirs, repetitions);
+    double flat = median(b->from_each, repetitions);
     if (tx_comm_rank(b->g)) return;
-    printf("%8.3f MiB  triax %8.3f ms  %5.1f GB/s   MPI %8.3f ms  %5.1f GB/s   ratio %.2f\n", (double)n * 4 / 1048576,
+    printf("%8.3f MiB  triax %8.3f ms  %5.1f GB/s   MPI %8.3f ms  %5.1f GB/s   ratio %.2f", (double)n * 4 / 1048576,
            ours * 1e3, (double)n * 4e-9 / ours, theirs * 1e3, (double)n * 4e-9 / theirs, theirs / ours);
+    if (b->flat) printf("   from each rank %8.3f ms   ratio %.2f", flat * 1e3, flat / ours);
+    printf("\n");
     fflush(stdout);
+}
+
+static void open_flat(bench *b, tx_world *w)
+{
+    const tx_seat *last = tx_world_seat(w, tx_world_size(w) - 1);
+    if (!last->host || last->host == tx_world_size(w) - 1) return;
+    tx_world_by_hosts(w, false);
+    check(tx_comm_split(&b->flat, b->g, 0, "flat"));
+    printf(tx_world_rank(w) ? "" : "%d hosts: host by host, and from each rank to each other\n", last->host + 1);
 }
 
 int main(int argc, char **argv)
 {
     static bench b;
     int repetitions = argc > 1 ? atoi(argv[1]) : 21;
-    const int64_t most = (argc > 2 ? atoll(argv[2]) : 64) << 18;
+    const int64_t most = (argc > 2 ? atoll(argv[2]) : 64) << 18, least = (argc > 3 ? atoll(argv[3]) : 0) << 18;
     tx_world *w;
     if (repetitions < 1 || repetitions > MAX_REPETITIONS || most < 1) {
-        fprintf(stderr, "usage: mpirun -n 2 all_reduce [REPETITIONS, up to %d] [MIB]\n", MAX_REPETITIONS);
+        fprintf(stderr, "usage: mpirun -n 2 all_reduce [REPETITIONS, up to %d] [MIB] [MIB]\n", MAX_REPETITIONS);
         return 2;
     }
     check(tx_world_open(&w, true));
@@ -94,8 +112,10 @@ int main(int argc, char **argv)
     check(tx_shared_alloc(&b.shared, (size_t)most * 4, "a benchmark"));
     check(tx_alloc(&b.private, (size_t)most, 4, "a benchmark"));
     if (!tx_world_rank(w)) printf("%d ranks, %s\n", tx_world_size(w), b.mpi->name);
-    static const int64_t sizes[] = { 1, 1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22, 1 << 24 };
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && sizes[i] <= most; i++) measure(&b, sizes[i], repetitions);
+    open_flat(&b, w);
+    static const int64_t sizes[] = { 1, 1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 21, 1 << 22, 1 << 23, 1 << 24 };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && sizes[i] <= most; i++)
+        if (sizes[i] >= least) measure(&b, sizes[i], repetitions);
     tx_world_close(w);
     return 0;
 }

@@ -8,6 +8,8 @@
  *      local   ranks that can read each other's memory: threads of one process, or processes of one host, which share
  *              what tx_shared_alloc gave (base/shared.h). Sums are made in place, by all members, a slice each.
  *      remote  ranks of several hosts: a transport (MPI) carries bytes between two ranks, and that is all it does
+ *      hosts   the same where hosts have several ranks of the group: large collectives go host by host where that sends
+ *              less between hosts, and the sums still have the same bits
  *      team    ranks with a GPU each, for tensors in its memory: NCCL or RCCL (tx_world_use_device)
  *      plan    a group that does not exist, for a dry run: calls are counted, nothing moves
  *
@@ -63,6 +65,10 @@ void tx_world_note(tx_world *w, const char *what);
  * or op "waiting" while there is nothing to move because others have not come. Between hosts what MPI moves by itself
  * looks like waiting, too. NULL: no more. */
 void tx_world_profile(tx_world *w, tx_ctx *c);
+
+/* From now on, calls of new groups never go host by host, or do where it saves something, which is the default unless
+ * TX_HOST_COMM=flat is in the environment. The same on all ranks. */
+void tx_world_by_hosts(tx_world *w, bool on);
 
 /* Whether another rank is ending the job: then this one reports nothing. */
 bool tx_world_aborted(const tx_world *w);
@@ -145,6 +151,8 @@ tx_status tx_comm_agree(tx_comm *g, tx_status st);
 
 /* ---- asynchronous calls ---- */
 
+struct tx__visited;
+
 /* A call that was started and has not been waited for. Owned by the caller, zeroed at first; it and the tensor must
  * not move until it is waited for. All members start the requests of a group in the same order. Starting never
  * blocks. */
@@ -164,8 +172,10 @@ typedef struct tx_request {
     uint64_t move;
     int how, what; /* the algorithm; the name in messages */
     int dtype, reduce, peer, tag, n_threads, layer, slot;
-    bool backward, small, staged, finished;
+    bool backward, small, staged, finished, by_hosts, copied;
     tx_status st;
+    void (*visit)(void *visitor, struct tx__visited v, int i, int n); /* of a part of a call between hosts (hosts.c) */
+    void *visitor;
 
     /* of a tensor in a device's memory (staging.c) */
     tx_device *device;
@@ -228,5 +238,19 @@ double tx_comm_waited(const tx_comm *g, tx_comm_op op);
  * papers): all-reduce 2 (n-1)/n of the tensor, reduce-scatter and all-gather (n-1)/n, broadcast and send all of it;
  * all-to-all (n-1)/n of its own n-th part, if all send the same to all. */
 double tx_comm_sent(tx_comm_op op, int n, int64_t bytes);
+
+/* Where the members of a group sit. */
+typedef struct tx_comm_hosts {
+    int size, hosts;
+    int most;       /* members on the host that has most */
+    bool scattered; /* those of a host do not all follow each other in the order of ranks */
+} tx_comm_hosts;
+
+/* What the busiest of the hosts sends to others, for each byte of the tensor: from each rank to each other, or host by
+ * host. */
+double tx_comm_crossing(tx_comm_op op, tx_dtype t, tx_comm_hosts at, bool by_hosts);
+
+/* Whether such a call goes host by host. */
+bool tx_comm_goes_by_hosts(tx_comm_op op, tx_dtype t, tx_comm_hosts at, int64_t bytes);
 
 #endif

@@ -36,7 +36,20 @@ void tx__copy(void *to, const void *from, size_t n, int n_threads)
     }
 }
 
+tx__section tx__slice(tx__section s, int i, int n)
+{
+    int64_t unit = (s.n + n - 1) / n;
+    unit = (unit + 63) / 64 * 64;
+    int64_t lo = i * unit < s.n ? i * unit : s.n, hi = lo + unit < s.n ? lo + unit : s.n;
+    return (tx__section){ s.lo + lo, hi - lo };
+}
+
 /* ---- queues ---- */
+
+bool tx__is_busy(const tx_comm *g)
+{
+    return g->collectives.head || g->by_hosts.head || g->sends.head || g->receives.head;
+}
 
 void tx__push(tx__queue *q, tx_request *r)
 {
@@ -89,16 +102,21 @@ tx_status tx_comm_plan(tx_comm **out, int size, int rank, const char *name)
     return tx__group_new(out, NULL, size, rank, name);
 }
 
+void tx__leave_world(tx_comm *g)
+{
+    for (tx_comm **at = g->world ? &g->world->groups : NULL; at && *at; at = &(*at)->next)
+        if (*at == g) {
+            *at = g->next;
+            return;
+        }
+}
+
 void tx_comm_close(tx_comm *g)
 {
     if (!g || g == &tx_comm_self) return;
     if (g->team) tx__team_close(g);
     if (g->kind) g->kind->close(g);
-    for (tx_comm **at = g->world ? &g->world->groups : NULL; at && *at; at = &(*at)->next)
-        if (*at == g) {
-            *at = g->next;
-            break;
-        }
+    tx__leave_world(g);
     tx_free(g->world_rank);
     tx_free(g);
 }

@@ -15,6 +15,12 @@ typedef struct board_offer {
     tx__address at;
 } board_offer;
 
+static tx_status open_remote(tx_comm *g)
+{
+    TX_TRY(tx__remote_open(g, g->world->n_groups));
+    return tx__hosts_open(g, g->world->n_groups);
+}
+
 /* The members of my colour. No two have the same key. */
 static tx_status members(tx_comm **out, tx_comm *parent, const offer *all, const char *name)
 {
@@ -76,6 +82,18 @@ out:
     return st;
 }
 
+tx_status tx__inside_open(tx_comm **out, tx_comm *g, const int *color)
+{
+    offer *all;
+    tx_status st = tx_alloc(&all, (size_t)g->size, sizeof *all, "a group of ranks");
+    for (int i = 0; i < g->size && !st; i++) all[i] = (offer){ .color = color[i], .key = i, .rank = g->world_rank[i] };
+    if (!st) st = members(out, g, all, g->name);
+    tx_free(all);
+    TX_TRY(tx_comm_agree(g, st));
+    tx__leave_world(*out);
+    return open_local(*out, g, (*out)->size > 1);
+}
+
 static tx_status split(tx_comm **out, tx_comm *parent, int color, int key, const char *name)
 {
     TX_ASSERT(parent->world);
@@ -90,7 +108,7 @@ static tx_status split(tx_comm **out, tx_comm *parent, int color, int key, const
     w->n_groups++; /* larger than of any group that shares a rank with this one */
     TX_GOTO(tx_comm_agree(parent, members(&g, parent, all, name)));
     TX_GOTO(open_local(g, parent, g->size > 1 && same_host(g)));
-    if (g->size > 1 && !g->kind) TX_GOTO(tx__remote_open(g, w->n_groups));
+    if (g->size > 1 && !g->kind) TX_GOTO(open_remote(g));
     if (g->size > 1 && w->team_side) TX_GOTO(tx__team_open(g));
     *out = g;
 out:

@@ -5,7 +5,9 @@
  *      staging.c      requests on tensors of a device's memory, by way of the host's
  *      teams.c        the same between GPUs, by the vendor's library
  *      local*.c       requests between ranks that read each other's memory
- *      remote*.c      the same over a transport
+ *      remote.c       the same over a transport
+ *      hosts.c        the same between hosts that have several ranks each, by both
+ *      hosts_plan.c   which rank of which host does what in it
  *      comm_job.c     what the ranks of a host know of each other
  *      world*.c       how ranks are made */
 #ifndef TX_COMM_COMM_STATE_H
@@ -36,6 +38,19 @@ typedef struct tx__address {
 struct tx__board;
 struct tx__transport;
 
+typedef struct tx__section {
+    int64_t lo, n; /* elements */
+} tx__section;
+
+/* The i-th of n slices, ends at whole cache lines of any type. */
+tx__section tx__slice(tx__section s, int i, int n);
+
+/* What the members of a group on one host let each other read, by rank: buffers, or copies of them (hosts.c). */
+typedef struct tx__visited {
+    void *const *at;
+    const bool *copied;
+} tx__visited;
+
 typedef struct tx__kind {
     void (*start)(tx_comm *g, tx_request *r); /* r is filled in up to `staged` and zeroed after it */
     tx_status (*progress)(tx_comm *g);        /* moves on all of the group's requests */
@@ -43,7 +58,7 @@ typedef struct tx__kind {
     void (*close)(tx_comm *g);
 } tx__kind;
 
-extern const tx__kind tx__local_kind, tx__remote_kind;
+extern const tx__kind tx__local_kind, tx__remote_kind, tx__hosts_kind;
 
 /* A FIFO queue of requests. */
 typedef struct tx__queue {
@@ -64,15 +79,20 @@ struct tx_comm {
 
     tx__queue coming; /* started, but not yet passed to the kind: copies from a device come first */
     tx__queue collectives, sends, receives; /* under way */
+    tx__queue by_hosts;                     /* the same: collectives of hosts.c */
     tx_request *to_publish, *to_work;       /* in collectives: the first with that left to do */
     int64_t n_requests, n_chunks;           /* collectives so far */
 
     struct tx_gpu_team *team; /* NULL: a device's tensors go by way of the host */
     struct tx__side *team_side;
 
-    struct tx__local *local;   /* local.c's */
-    struct tx__remote *remote; /* remote.c's */
+    struct tx__local *local;    /* local.c's */
+    struct tx__remote *remote;  /* remote.c's */
+    struct tx__by_hosts *hosts; /* hosts.c's */
 };
+
+/* Whether a request of the group is with its kind. */
+bool tx__is_busy(const tx_comm *g);
 
 /* ---- a group's requests ---- */
 
@@ -195,6 +215,7 @@ struct tx_world {
     tx_comm *groups;  /* all that are open */
     double timeout;
     bool crowded;     /* more ranks are on this host than processors */
+    bool flat;        /* groups that are made send between all their ranks, not host by host */
     tx_ctx *profiled; /* whose profile waits are counted to; NULL: nobody's */
     double idle;      /* then: seconds in which the last wait had nothing to move */
     int64_t moves;    /* pieces that this rank has moved or summed */
@@ -263,6 +284,7 @@ void tx__boards_free(tx_world *w, double patience);
 void tx__copy(void *to, const void *from, size_t n, int n_threads);
 
 tx_status tx__group_new(tx_comm **out, tx_world *w, int size, int rank, const char *name);
+void tx__leave_world(tx_comm *g); /* it is none of the world's groups any more */
 
 /* A world with seats to be filled in and a group of all that has no kind yet. */
 tx_status tx__world_new(tx_world **out, int rank, int size);
@@ -272,5 +294,16 @@ void tx__world_free(tx_world *w);
 
 /* Makes g a remote group. @id larger than that of any group that shares a rank with this one */
 tx_status tx__remote_open(tx_comm *g, int64_t id);
+
+/* MPI's error in words; and what a collective's message of another size than expected means. */
+tx_status tx__net_failed(const tx_comm *g, int error);
+tx_status tx__other_size(const tx_comm *g, const tx_request *r, int m, size_t bytes);
+
+/* Lets g, a remote group, call host by host too, if that saves bytes. Collective over it. */
+tx_status tx__hosts_open(tx_comm *g, int64_t id);
+
+/* Members of g on one host as a group (comm_split.c); it is no group of the world's. Collective over g. @color of each
+ * member */
+tx_status tx__inside_open(tx_comm **out, tx_comm *g, const int *color);
 
 #endif

@@ -7,7 +7,8 @@
  *                 buffer (all-reduce), or what I need is fetched
  *      complete   all have done their work on them: my buffer is mine again
  *
- *  An all-to-all is one chunk: its slots tell how many rows each member has for each other, and where.
+ *  An all-to-all is one chunk: its slots tell how many rows each member has for each other, and where. So is a visit,
+ * this host's part of a call between hosts (hosts.c): its slots tell where each member's buffer is.
  *
  *  An all-reduce thus reads and writes each number once per member, and waits twice. A small request travels in the
  *  slots and needs no third station: everybody sums everything. */
@@ -37,23 +38,10 @@ static int64_t chunk_elements(const tx_request *r)
     return n - n % 16;
 }
 
-typedef struct span {
-    int64_t lo, n; /* elements of a part */
-} span;
-
-static span chunk_span(const tx_request *r, int64_t chunk)
+static tx__section chunk_span(const tx_request *r, int64_t chunk)
 {
     int64_t unit = chunk_elements(r), lo = chunk * unit;
-    return (span){ lo, r->n - lo < unit ? r->n - lo : unit };
-}
-
-/* The i-th of n slices, ends at whole cache lines of any type. */
-static span slice(span s, int i, int n)
-{
-    int64_t unit = (s.n + n - 1) / n;
-    unit = (unit + 63) / 64 * 64;
-    int64_t lo = i * unit < s.n ? i * unit : s.n, hi = lo + unit < s.n ? lo + unit : s.n;
-    return (span){ s.lo + lo, hi - lo };
+    return (tx__section){ lo, r->n - lo < unit ? r->n - lo : unit };
 }
 
 /* Where element `lo` of `part` of the member's x is, in a chunk. Staged chunks hold their piece of each part. */
@@ -130,7 +118,7 @@ static tx_status write_rows(struct tx__local *l, tx__call_slot *s, tx_request *r
 static tx_status write_slot(tx_comm *g, tx_request *r)
 {
     struct tx__local *l = g->local;
-    bool rows = r->how == TX__ALL_TO_ALL;
+    bool rows = r->how == TX__ALL_TO_ALL, found = true;
     tx__call_slot *s = tx__board_slot(l->board, r->order, g->rank);
     int64_t bytes = bytes_of_x(r);
     s->how = r->how;
@@ -140,8 +128,11 @@ static tx_status write_slot(tx_comm *g, tx_request *r)
     s->n = size_of_call(r);
     if (r->small && gives(r, g->rank) && bytes) memcpy(s->small, r->x, (size_t)bytes);
     if (rows) TX_TRY(write_rows(l, s, r));
-    r->staged = !rows && !r->small && gives(r, g->rank) && !tx__address_of(&s->at, l->one_process, r->x, (size_t)bytes);
-    s->staged = r->staged;
+    if (r->visit) found = tx__address_of(&s->at, l->one_process, r->x, 1);
+    TX_ASSERT(found);
+    r->staged = !rows && !r->visit && !r->small && gives(r, g->rank) &&
+                !tx__address_of(&s->at, l->one_process, r->x, (size_t)bytes);
+    s->staged = r->visit ? r->copied : r->staged;
     l->ring_end[r->order % TX__RING] = r->first + r->n_chunks;
     r->slot = (int)(r->order % TX__RING);
     return TX_OK;
@@ -151,7 +142,7 @@ static void stage_chunk(const tx_request *r, int64_t chunk)
 {
     const tx_comm *g = r->g;
     size_t size = tx__size_of(r->dtype);
-    span s = chunk_span(r, chunk);
+    tx__section s = chunk_span(r, chunk);
     unsigned char *to = tx__board_stage(g->local->board, g->rank, r->first + chunk);
     g->world->moves++;
     for (int64_t part = 0; part < n_parts(r); part++)
@@ -226,7 +217,9 @@ static tx_status meet(tx_request *r)
                 (long long)s->n);
         }
         l->staged[i] = s->staged;
-        if (r->how == TX__ALL_TO_ALL)
+        if (r->visit)
+            TX_TRY(tx__address_reach(&l->from[i], l->one_process, &s->at));
+        else if (r->how == TX__ALL_TO_ALL)
             TX_TRY(reach_rows(r, i));
         else if (r->small)
             l->from[i] = s->small;
@@ -243,17 +236,21 @@ static void reduce_slice(const tx_request *r, int64_t chunk, int i, int n)
 {
     const tx_comm *g = r->g;
     void *from[TX__MEMBERS];
-    span s = chunk_span(r, chunk);
+    tx__section s = chunk_span(r, chunk);
     int64_t part = r->how == TX__REDUCE_SCATTER ? g->rank : 0;
     bool all = r->how == TX__ALL_REDUCE;
-    if (all && !r->small) s = slice(s, g->rank, g->size);
-    s = slice(s, i, n);
+    if (all && !r->small) s = tx__slice(s, g->rank, g->size);
+    s = tx__slice(s, i, n);
     if (!s.n) return;
     for (int m = 0; m < g->size; m++) from[m] = x_at(r, m, chunk, part, s.lo);
     void *mine = (unsigned char *)(all ? r->x : r->y) + (size_t)s.lo * tx__size_of(r->dtype);
     bool to_all = all && !r->small;
-    tx__reduction job = { to_all ? from : &mine, to_all ? g->size : 1, from, g->size,
-                          (tx_dtype)r->dtype,    (tx_reduce)r->reduce };
+    tx__reduction job = { .to = to_all ? from : &mine,
+                          .n_to = to_all ? g->size : 1,
+                          .from = from,
+                          .n_from = g->size,
+                          .dtype = (tx_dtype)r->dtype,
+                          .op = (tx_reduce)r->reduce };
     tx__reduce(&job, 0, s.n);
 }
 
@@ -261,7 +258,7 @@ static void fetch(const tx_request *r, int64_t chunk, int i, int n)
 {
     const tx_comm *g = r->g;
     size_t size = tx__size_of(r->dtype);
-    span s = slice(chunk_span(r, chunk), i, n);
+    tx__section s = tx__slice(chunk_span(r, chunk), i, n);
     if (!s.n) return;
     for (int k = 0; k < g->size; k++) {
         int m = (g->rank + k) % g->size; /* not all from the same one at a time */
@@ -280,7 +277,7 @@ static void fetch_rows(const tx_request *r, int i, int n)
     size_t size = tx__size_of(r->dtype);
     for (int k = 0; k < g->size; k++) {
         int m = (g->rank + k) % g->size;
-        span s = slice((span){ 0, r->recv_rows[m] * r->width }, i, n);
+        tx__section s = tx__slice((tx__section){ 0, r->recv_rows[m] * r->width }, i, n);
         int64_t before = 0;
         if (!s.n) continue;
         for (int other = 0; other < g->rank; other++) before += rows_of(r, m)[other];
@@ -292,7 +289,9 @@ static void fetch_rows(const tx_request *r, int i, int n)
 
 static void work_on(const tx_request *r, int64_t chunk, int i, int n)
 {
-    if (r->how == TX__ALL_REDUCE || r->how == TX__REDUCE_SCATTER)
+    if (r->visit)
+        r->visit(r->visitor, (tx__visited){ r->g->local->from, r->g->local->staged }, i, n);
+    else if (r->how == TX__ALL_REDUCE || r->how == TX__REDUCE_SCATTER)
         reduce_slice(r, chunk, i, n);
     else if (r->how == TX__ALL_TO_ALL)
         fetch_rows(r, i, n);
@@ -337,7 +336,7 @@ static tx_status work(tx_comm *g)
 static void take_back(const tx_request *r, int64_t chunk)
 {
     const tx_comm *g = r->g;
-    span s = chunk_span(r, chunk);
+    tx__section s = chunk_span(r, chunk);
     size_t size = tx__size_of(r->dtype);
     g->world->moves++;
     tx__copy((unsigned char *)r->x + (size_t)s.lo * size, tx__board_stage(g->local->board, g->rank, r->first + chunk),
@@ -376,10 +375,10 @@ static void start(tx_comm *g, tx_request *r)
         tx__push(&g->receives, r);
         return;
     }
-    bool rows = r->how == TX__ALL_TO_ALL;
-    r->small = !rows && bytes_of_x(r) <= TX__SMALL;
+    bool whole = r->how == TX__ALL_TO_ALL || r->visit;
+    r->small = !whole && bytes_of_x(r) <= TX__SMALL;
     int64_t unit = chunk_elements(r);
-    r->n_chunks = rows || r->small ? 1 : (r->n + unit - 1) / unit;
+    r->n_chunks = whole || r->small ? 1 : (r->n + unit - 1) / unit;
     r->order = g->n_requests++;
     r->first = g->n_chunks;
     g->n_chunks += r->n_chunks;

@@ -112,9 +112,16 @@ static void combine(stretch *a, const void *x, int64_t n, tx_dtype t, tx_reduce 
         combine_f32(a->f, x, n, op);
 }
 
+tx_dtype tx__sum_dtype(tx_dtype t)
+{
+    return t == TX_BF16 || t == TX_F16 ? TX_F32 : t;
+}
+
 void tx__reduce(const tx__reduction *r, int64_t lo, int64_t n)
 {
     stretch a;
+    tx_dtype first = r->carries ? tx__sum_dtype(r->dtype) : r->dtype,
+             last = r->leaves ? tx__sum_dtype(r->dtype) : r->dtype;
     size_t size = tx_dtype_size(r->dtype);
     if (r->dtype == TX_F32 && r->op == TX_SUM && r->n_from == 2 && r->n_to == 2 && r->to[0] == r->from[0] &&
         r->to[1] == r->from[1]) {
@@ -124,8 +131,9 @@ void tx__reduce(const tx__reduction *r, int64_t lo, int64_t n)
     for (int64_t i = lo; i < lo + n; i += STRETCH) {
         int64_t len = lo + n - i < STRETCH ? lo + n - i : STRETCH;
         size_t at = (size_t)i * size;
-        widen(&a, (const unsigned char *)r->from[0] + at, len, r->dtype);
+        widen(&a, (const unsigned char *)r->from[0] + (size_t)i * tx_dtype_size(first), len, first);
         for (int k = 1; k < r->n_from; k++) combine(&a, (const unsigned char *)r->from[k] + at, len, r->dtype, r->op);
-        for (int k = 0; k < r->n_to; k++) narrow((unsigned char *)r->to[k] + at, &a, len, r->dtype);
+        for (int k = 0; k < r->n_to; k++)
+            narrow((unsigned char *)r->to[k] + (size_t)i * tx_dtype_size(last), &a, len, last);
     }
 }

@@ -45,7 +45,7 @@ struct tx__remote {
     int64_t begun; /* chunks that have been given a lane */
 };
 
-static tx_status failed(const tx_comm *g, int error)
+tx_status tx__net_failed(const tx_comm *g, int error)
 {
     char text[512];
     g->remote->net->explain(error, text, sizeof text);
@@ -68,29 +68,25 @@ static int64_t unit_of(const tx_request *r)
     return n > 64 ? n - n % 64 : 64;
 }
 
-typedef struct span {
-    int64_t lo, n; /* elements of x; of y in an all-gather */
-} span;
-
 /* Member m's piece of a chunk. */
-static span piece(const tx_request *r, int64_t chunk, int m)
+static tx__section piece(const tx_request *r, int64_t chunk, int m)
 {
     int64_t unit = unit_of(r), lo, end = r->n;
-    if (r->small) return (span){ r->how == TX__REDUCE_SCATTER || r->how == TX__ALL_GATHER ? m * r->n : 0, r->n };
+    if (r->small) return (tx__section){ r->how == TX__REDUCE_SCATTER || r->how == TX__ALL_GATHER ? m * r->n : 0, r->n };
     if (r->how == TX__ALL_REDUCE)
         lo = (chunk * r->g->size + m) * unit;
     else if (r->how == TX__BROADCAST)
         lo = chunk * unit;
     else
-        return (span){ m * r->n + chunk * unit, r->n - chunk * unit < unit ? r->n - chunk * unit : unit };
+        return (tx__section){ m * r->n + chunk * unit, r->n - chunk * unit < unit ? r->n - chunk * unit : unit };
     if (lo > end) lo = end;
-    return (span){ lo, end - lo < unit ? end - lo : unit };
+    return (tx__section){ lo, end - lo < unit ? end - lo : unit };
 }
 
 /* What an all-to-all has for member m, or gets from it. */
-static span rows_of(const tx_request *r, const int64_t *rows, int m)
+static tx__section rows_of(const tx_request *r, const int64_t *rows, int m)
 {
-    return (span){ tx__elements(r, rows, m), rows[m] * r->width };
+    return (tx__section){ tx__elements(r, rows, m), rows[m] * r->width };
 }
 
 static int64_t chunks_of(const tx_request *r)
@@ -113,18 +109,18 @@ static int tag_of(const tx_comm *g, const lane *l)
     return (int)(g->remote->id % 4096) * 4 + (int)(l - g->remote->lane) * 2 + (l->half == SPREAD);
 }
 
-static tx_status send(tx_comm *g, lane *l, int m, const void *x, span s)
+static tx_status send(tx_comm *g, lane *l, int m, const void *x, tx__section s)
 {
     int e = g->remote->net->send(&l->out[m], at_element(l->r, x, s.lo), (size_t)s.n * size_of(l->r), g->world_rank[m],
                                  COLLECTIVES, tag_of(g, l));
-    return e ? failed(g, e) : TX_OK;
+    return e ? tx__net_failed(g, e) : TX_OK;
 }
 
 static tx_status receive(tx_comm *g, lane *l, int m, unsigned char *to, int64_t n)
 {
     int e =
         g->remote->net->receive(&l->in[m], to, (size_t)n * size_of(l->r), g->world_rank[m], COLLECTIVES, tag_of(g, l));
-    return e ? failed(g, e) : TX_OK;
+    return e ? tx__net_failed(g, e) : TX_OK;
 }
 
 /* The library tells of a message that is too long in words of its own. */
@@ -136,7 +132,7 @@ static tx_status other_rows(const tx_comm *g, const tx_request *r, int m, const 
                    what, tx_comm_world_rank(g, g->rank), (long long)r->recv_rows[m]);
 }
 
-static tx_status other_size(const tx_comm *g, const tx_request *r, int m, size_t bytes)
+tx_status tx__other_size(const tx_comm *g, const tx_request *r, int m, size_t bytes)
 {
     char what[160];
     if (r->how == TX__ALL_TO_ALL) {
@@ -152,13 +148,13 @@ static tx_status other_size(const tx_comm *g, const tx_request *r, int m, size_t
 static tx_status not_received(const tx_comm *g, const tx_request *r, int m, int error)
 {
     char text[512], sent[600];
-    if (r->how != TX__ALL_TO_ALL) return failed(g, error);
+    if (r->how != TX__ALL_TO_ALL) return tx__net_failed(g, error);
     g->remote->net->explain(error, text, sizeof text);
     snprintf(sent, sizeof sent, "what does not fit (MPI: %s)", text);
     return other_rows(g, r, m, sent);
 }
 
-static span expected_of(const lane *l, int m)
+static tx__section expected_of(const lane *l, int m)
 {
     const tx_request *r = l->r;
     if (r->how == TX__ALL_TO_ALL) return rows_of(r, r->recv_rows, m);
@@ -175,10 +171,10 @@ static tx_status settled(tx_comm *g, lane *l, bool *all)
         size_t bytes;
         if (!*move) continue;
         e = g->remote->net->test(move, &done, &bytes);
-        if (e) return i < g->size ? not_received(g, l->r, m, e) : failed(g, e);
+        if (e) return i < g->size ? not_received(g, l->r, m, e) : tx__net_failed(g, e);
         *all = *all && done;
         if (!done || i >= g->size) continue;
-        if (bytes != (size_t)expected_of(l, m).n * size_of(l->r)) return other_size(g, l->r, m, bytes);
+        if (bytes != (size_t)expected_of(l, m).n * size_of(l->r)) return tx__other_size(g, l->r, m, bytes);
     }
     return TX_OK;
 }
@@ -200,7 +196,7 @@ static tx_status make_room(tx_comm *g, lane *l)
 static tx_status exchange(tx_comm *g, lane *l)
 {
     TX_TRY(make_room(g, l));
-    span mine = piece(l->r, l->chunk, g->rank);
+    tx__section mine = piece(l->r, l->chunk, g->rank);
     for (int k = 1; k < g->size; k++) { /* not all to the same one at a time */
         int to = (g->rank + k) % g->size, from = (g->rank + g->size - k) % g->size;
         TX_TRY(receive(g, l, from, l->arrived + (size_t)from * l->arrived_bytes, mine.n));
@@ -212,13 +208,15 @@ static tx_status exchange(tx_comm *g, lane *l)
 static void sum(tx_comm *g, lane *l)
 {
     const tx_request *r = l->r;
-    span mine = piece(r, l->chunk, g->rank);
+    tx__section mine = piece(r, l->chunk, g->rank);
     int n = r->n_threads > 1 && mine.n > 65536 ? r->n_threads : 1;
     unsigned char *x = at_element(r, r->x, mine.lo);
     void *y = x;
     if (r->how == TX__REDUCE_SCATTER) y = (unsigned char *)r->y + (size_t)(mine.lo - g->rank * r->n) * size_of(r);
     for (int m = 0; m < g->size; m++) l->from[m] = m == g->rank ? x : l->arrived + (size_t)m * l->arrived_bytes;
-    tx__reduction job = { &y, 1, l->from, g->size, (tx_dtype)r->dtype, (tx_reduce)r->reduce };
+    tx__reduction job = {
+        .to = &y, .n_to = 1, .from = l->from, .n_from = g->size, .dtype = (tx_dtype)r->dtype, .op = (tx_reduce)r->reduce
+    };
     if (n == 1) {
         tx__reduce(&job, 0, mine.n);
         return;
@@ -237,7 +235,7 @@ static tx_status spread(tx_comm *g, lane *l)
 {
     tx_request *r = l->r;
     unsigned char *whole = r->how == TX__ALL_GATHER ? r->y : r->x;
-    span mine = piece(r, l->chunk, g->rank);
+    tx__section mine = piece(r, l->chunk, g->rank);
     if (r->how == TX__ALL_GATHER && mine.n) {
         const unsigned char *from = (const unsigned char *)r->x + (size_t)(mine.lo - g->rank * r->n) * size_of(r);
         unsigned char *to = at_element(r, whole, mine.lo);
@@ -245,7 +243,7 @@ static tx_status spread(tx_comm *g, lane *l)
     }
     for (int k = 1; k < g->size; k++) {
         int to = (g->rank + k) % g->size, from = (g->rank + g->size - k) % g->size;
-        span theirs = piece(r, l->chunk, from);
+        tx__section theirs = piece(r, l->chunk, from);
         if (r->how != TX__BROADCAST || from == r->peer)
             TX_TRY(receive(g, l, from, at_element(r, whole, theirs.lo), theirs.n));
         if (r->how != TX__BROADCAST || g->rank == r->peer) TX_TRY(send(g, l, to, whole, mine));
@@ -258,10 +256,10 @@ static tx_status spread(tx_comm *g, lane *l)
 static tx_status trade(tx_comm *g, lane *l)
 {
     const tx_request *r = l->r;
-    span own = rows_of(r, r->send_rows, g->rank), kept = rows_of(r, r->recv_rows, g->rank);
+    tx__section own = rows_of(r, r->send_rows, g->rank), kept = rows_of(r, r->recv_rows, g->rank);
     for (int k = 1; k < g->size; k++) {
         int to = (g->rank + k) % g->size, from = (g->rank + g->size - k) % g->size;
-        span theirs = rows_of(r, r->recv_rows, from);
+        tx__section theirs = rows_of(r, r->recv_rows, from);
         TX_TRY(receive(g, l, from, at_element(r, r->y, theirs.lo), theirs.n));
         TX_TRY(send(g, l, to, r->x, rows_of(r, r->send_rows, to)));
     }
@@ -337,7 +335,7 @@ static tx_status post(tx_comm *g, tx_request *r)
     int e = r->how == TX__SEND ? net->send(&r->move, r->x, bytes, to, MESSAGES, tag)
                                : net->receive(&r->move, r->x, bytes, to, MESSAGES, tag);
     r->published = 1;
-    return e ? failed(g, e) : TX_OK;
+    return e ? tx__net_failed(g, e) : TX_OK;
 }
 
 static tx_status move_messages(tx_comm *g, tx__queue *q)
@@ -348,7 +346,7 @@ static tx_status move_messages(tx_comm *g, tx__queue *q)
         next = r->next;
         if (!r->published) TX_TRY(post(g, r));
         if (r->move) e = g->remote->net->test(&r->move, &done, &bytes);
-        if (e) return failed(g, e);
+        if (e) return tx__net_failed(g, e);
         if (!done) continue;
         g->world->moves++;
         if (r->how == TX__RECV && bytes != (size_t)r->n * size_of(r))

@@ -21,8 +21,7 @@ static bool will_be_woken(const tx_world *w)
 {
     if (!w->job || w->on_device || w->team_side) return false;
     for (const tx_comm *g = w->groups; g; g = g->next) {
-        bool busy = g->coming.head || g->collectives.head || g->sends.head || g->receives.head;
-        if (busy && g->kind != &tx__local_kind) return false;
+        if ((g->coming.head || tx__is_busy(g)) && g->kind != &tx__local_kind) return false;
     }
     return true;
 }
@@ -73,7 +72,7 @@ tx_status tx__progress(tx_world *w)
 {
     for (tx_comm *g = w->groups; g; g = g->next) {
         if (g->coming.head) TX_TRY(tx__coming_progress(g));
-        if (g->kind && (g->collectives.head || g->sends.head || g->receives.head)) TX_TRY(g->kind->progress(g));
+        if (g->kind && tx__is_busy(g)) TX_TRY(g->kind->progress(g));
     }
     if (w->on_device) TX_TRY(tx__landing_progress(w));
     return w->team_side ? tx__teams_watch(w) : TX_OK;
@@ -133,7 +132,8 @@ static bool is_coming(const tx_request *r)
 static const tx_request *accused_of(const tx_request *waited_for)
 {
     if (waited_for->how == TX__SEND || waited_for->how == TX__RECV) return waited_for;
-    const tx_request *first = waited_for->g->collectives.head;
+    const tx_comm *g = waited_for->g;
+    const tx_request *first = waited_for->by_hosts ? g->by_hosts.head : g->collectives.head;
     return first ? first : waited_for;
 }
 
@@ -205,7 +205,11 @@ static bool others_know(tx_world *w, const tx_request *waited_for, stopwatch *s)
     s->looked = s->last;
     if (tx_alloc(&absent, (size_t)g->size, sizeof *absent, "the ranks that are waited for")) return false;
     g->kind->absent(g, r, absent);
-    for (int i = 0; i < g->size; i++) all = all && (!absent[i] || tx__presence_waits(w, tx_comm_world_rank(g, i)));
+    for (int i = 0; i < g->size; i++) {
+        int rank = tx_comm_world_rank(g, i);
+        bool far = r->by_hosts && tx__local_rank(w, rank) < 0; /* it hands on what its host has come to */
+        all = all && (!absent[i] || far || tx__presence_waits(w, rank));
+    }
     tx_free(absent);
     return all;
 }

@@ -187,6 +187,11 @@ double tx_world_timeout(const tx_world *w)
     return w->timeout;
 }
 
+void tx_world_by_hosts(tx_world *w, bool on)
+{
+    w->flat = !on;
+}
+
 void tx_world_note(tx_world *w, const char *what)
 {
     tx__presence_note(w, what);

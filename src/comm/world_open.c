@@ -1,6 +1,7 @@
 /* world_open.c - a process as one of a launcher's ranks: who the others are, which of them share memory with it, and a
  * group of all. */
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,7 +17,16 @@
 typedef struct card {
     char host_name[64], boot[40];
     tx_shared_place job; /* what it offers its host as the job's block */
+    int flat;            /* TX_HOST_COMM, as all have to have it */
 } card;
+
+static tx_status told(int *flat)
+{
+    const char *way = getenv("TX_HOST_COMM");
+    *flat = way && !strcmp(way, "flat");
+    if (*flat || !way || !*way) return TX_OK;
+    return TX_FAIL(TX_ERR_ARG, "TX_HOST_COMM is \"%s\": it can be flat, or is left out", way);
+}
 
 static void fill_card(card *me, const tx__job *job)
 {
@@ -90,6 +100,9 @@ static tx_status meet_others(tx_world *w, const card *me)
     TX_GOTO(tx_alloc(&all, (size_t)w->size, sizeof *all, "the ranks of the job"));
     TX_GOTO(tx_alloc(&reaches, (size_t)w->size, sizeof *reaches, "the ranks of the job"));
     TX_GOTO(tx_comm_gather(w->all, all, me, sizeof *me));
+    for (int i = 1; i < w->size && !st; i++)
+        if (all[i].flat != all[0].flat) st = TX_FAIL(TX_ERR_ARG, "TX_HOST_COMM is not the same for ranks 0 and %d", i);
+    if (st) goto out;
     mine = reaches_all(all, w->size, w->rank);
     if (!mine) tx_debug("no shared memory with other ranks of this host: %s", tx_last_error());
     TX_GOTO(tx_comm_gather(w->all, reaches, &mine, sizeof mine));
@@ -134,6 +147,8 @@ static tx_status open_world(tx_world **out, const tx__transport *net, bool share
     tx_shared_enable(shared_memory);
     TX_GOTO(tx_shared_alloc(&w->own_job, tx__job_bytes(w->size), "the ranks of the job"));
     fill_card(&me, shared_memory ? w->own_job : NULL);
+    TX_GOTO(tx_comm_agree(w->all, told(&me.flat)));
+    tx_world_by_hosts(w, !me.flat);
     for (int i = 0; i < w->size; i++) w->seats[i] = (tx_seat){ .host = i, .n_local = 1 };
     w->job = w->own_job;
     TX_GOTO(meet_others(w, &me));

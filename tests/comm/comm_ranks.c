@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "comm_body.h"
 
 static void sleep_s(double s)
@@ -25,6 +26,19 @@ static tx_status seats(tx_world *w)
         const tx_seat *s = tx_world_seat(w, i);
         printf("rank %d: host %d, %d of %d\n", i, s->host, s->local_rank, s->n_local);
     }
+    return TX_OK;
+}
+
+/* One all-reduce of 8 MiB. */
+static tx_status sum(tx_world *w)
+{
+    static float x[1 << 21];
+    tx_world_set_timeout(w, 60);
+    TX_TRY(tx_comm_barrier(tx_world_comm(w)));
+    double start = tx_clock();
+    TX_TRY(tx_all_reduce(NULL, tx_world_comm(w), tx_tensor1(x, TX_F32, 1 << 21), TX_SUM));
+    TX_TRY(tx_comm_barrier(tx_world_comm(w)));
+    if (tx_world_rank(w) == 0) printf("%.3f s\n", tx_clock() - start);
     return TX_OK;
 }
 
@@ -85,6 +99,7 @@ static const struct {
     tx_status (*run)(tx_world *w);
 } jobs[] = { { "all", all },
              { "seats", seats },
+             { "sum", sum },
              { "loop", loop },
              { "sends-more", sends_more },
              { "sends-less", sends_less },
