@@ -200,6 +200,19 @@ static parcel result_of(const lane *l, int piece)
     return (parcel){ result_at(l, piece), (size_t)span_of(l, piece).n * size_of(l->r), DOWN };
 }
 
+/* A message that is too long is an error of the library's, in words of its own. */
+static tx_status not_received(const lane *l, int from, int error)
+{
+    char text[512], what[160];
+    l->g->world->net->explain(error, text, sizeof text);
+    tx__request_describe(what, sizeof what, l->r);
+    return TX_FAIL(
+        TX_ERR_COMM,
+        "rank %d cannot receive rank %d's message of %s: %s (if it is too long, they do not agree on the size "
+        "or type)",
+        tx_comm_world_rank(l->g, l->g->rank), tx_comm_world_rank(l->g, from), what, text);
+}
+
 /* Whether a message has come, of the size that it must have. */
 static tx_status has_come(lane *l, tx__move *move, size_t expected, int from, bool *done)
 {
@@ -208,25 +221,38 @@ static tx_status has_come(lane *l, tx__move *move, size_t expected, int from, bo
     *done = true;
     if (!*move) return TX_OK;
     int e = l->g->world->net->test(move, &is_done, &bytes);
-    if (e) return tx__net_failed(l->g, e);
+    if (e) return not_received(l, from, e);
     *done = is_done;
     if (is_done) l->g->world->moves++;
     return is_done && bytes != expected ? tx__other_size(l->g, l->r, from, bytes) : TX_OK;
 }
 
-static tx_status all_sent(lane *l, bool *all)
+/* @sent l->up or l->down */
+static tx_status all_sent(lane *l, tx__move *sent, bool *all)
 {
     *all = true;
     for (int i = 0; i < l->g->size; i++) {
-        tx__move *move[] = { &l->up[i], &l->down[i] };
-        for (int k = 0; k < 2; k++) {
-            int done = 1;
-            size_t bytes;
-            int e = *move[k] ? l->g->world->net->test(move[k], &done, &bytes) : 0;
-            if (e) return tx__net_failed(l->g, e);
-            *all = *all && done;
-        }
+        int done = 1;
+        size_t bytes;
+        int e = sent[i] ? l->g->world->net->test(&sent[i], &done, &bytes) : 0;
+        if (e) return tx__net_failed(l->g, e);
+        *all = *all && done;
     }
+    return TX_OK;
+}
+
+/* Whether no more than one chunk is on its way in that direction. MPI sends all that it has to send in turns: if that
+ * were the chunks of all lanes, all would arrive at the same time, and nothing would go back meanwhile. */
+static tx_status may_send(tx_comm *g, int direction, bool *may)
+{
+    int n = 0;
+    for (int i = 0; i < g->hosts->n_lanes; i++) {
+        lane *l = &g->hosts->lane[i];
+        bool all = true;
+        if (l->step != FREE) TX_TRY(all_sent(l, direction == UP ? l->up : l->down, &all));
+        n += !all;
+    }
+    *may = n < 2;
     return TX_OK;
 }
 
@@ -281,8 +307,12 @@ static void visit_oneself(tx_request *q)
 {
     const tx__visited v = { &q->x, &q->copied };
     int n = q->n_threads;
-#pragma omp parallel for num_threads(n) schedule(static) if (n > 1)
-    for (int i = 0; i < n; i++) q->visit(q->visitor, v, i, n);
+    if (n <= 1) {
+        q->visit(q->visitor, v, 0, 1);
+    } else {
+#pragma omp parallel for num_threads(n) schedule(static)
+        for (int i = 0; i < n; i++) q->visit(q->visitor, v, i, n);
+    }
     q->worked = 1;
     q->finished = true;
 }
@@ -375,6 +405,11 @@ static tx_status forward(lane *l)
     return TX_OK;
 }
 
+static bool gives(const tx_request *r)
+{
+    return r->how == TX__ALL_GATHER || (r->how == TX__BROADCAST && r->peer == r->g->rank);
+}
+
 /* What this rank has and others have not: its part of an all-gather, or what it broadcasts. */
 static tx_status give(lane *l)
 {
@@ -382,7 +417,7 @@ static tx_status give(lane *l)
     const tx__host_map *m = &l->g->hosts->map;
     size_t size = size_of(r);
     tx__section at = span_of(l, l->g->rank);
-    for (int p = 0; r->how == TX__BROADCAST && r->peer == l->g->rank && p < n_pieces(l); p++) {
+    for (int p = 0; gives(r) && r->how == TX__BROADCAST && p < n_pieces(l); p++) {
         tx__section s = span_of(l, p);
         tx__copy(result_at(l, p), (unsigned char *)r->x + (size_t)s.lo * size, (size_t)s.n * size, r->n_threads);
     }
@@ -416,7 +451,10 @@ static tx_status begin(tx_comm *g)
     struct tx__by_hosts *h = g->hosts;
     for (tx_request *r; (r = h->to_begin);) {
         lane *l = &h->lane[h->begun % h->n_lanes];
+        bool may = true;
         if (l->step != FREE) return TX_OK;
+        if (gives(r)) TX_TRY(may_send(g, DOWN, &may));
+        if (!may) return TX_OK;
         TX_TRY(make_room(l));
         l->r = r;
         l->chunk = r->published++;
@@ -436,9 +474,10 @@ static tx_status begin(tx_comm *g)
 static tx_status leave(lane *l)
 {
     tx_request *r = l->r;
-    bool all;
-    TX_TRY(all_sent(l, &all));
-    if (!all) return TX_OK;
+    bool up, down;
+    TX_TRY(all_sent(l, l->up, &up));
+    TX_TRY(all_sent(l, l->down, &down));
+    if (!up || !down) return TX_OK;
     l->step = FREE;
     l->r = NULL;
     l->g->world->moves++;
@@ -461,7 +500,8 @@ static tx_status move_lane(lane *l)
         l->step = FOLD;
         return TX_OK;
     case FOLD:
-        if (!l->fold.worked) return TX_OK;
+        if (l->fold.worked) TX_TRY(may_send(l->g, UP, &come));
+        if (!l->fold.worked || !come) return TX_OK;
         TX_TRY(send_up(l));
         l->step = RESULTS;
         return TX_OK;
@@ -596,7 +636,9 @@ const tx__kind tx__hosts_kind = { start, progress, absent, close_group };
 static tx_status open_lanes(tx_comm *g)
 {
     struct tx__by_hosts *h = g->hosts;
-    int n = 2 * h->map.all.hosts + 2; /* a chunk on each host and on its way to each, and back */
+    int n =
+        6 *
+        h->map.all.hosts; /* chunks that are summed on each host, on their way to each, and back, and wait for that */
     h->n_lanes = n < MOST_LANES ? n : MOST_LANES;
     for (int i = 0; i < h->n_lanes; i++) {
         lane *l = &h->lane[i];

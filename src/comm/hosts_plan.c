@@ -51,7 +51,7 @@ double tx_comm_crossing(tx_comm_op op, tx_dtype t, tx_comm_hosts at, bool by_hos
 
 bool tx_comm_goes_by_hosts(tx_comm_op op, tx_dtype t, tx_comm_hosts at, int64_t bytes)
 {
-    const int64_t least = 32768; /* for each host that it passes through: less is soon sent to everybody */
+    const int64_t least = 65536; /* for each host that it passes through: less is soon sent to everybody */
     bool sums = op == TX_COMM_ALL_REDUCE || op == TX_COMM_REDUCE_SCATTER;
     if (at.most < 2 || bytes < least * at.hosts || (sums && at.scattered)) return false;
     return tx_comm_crossing(op, t, at, true) < tx_comm_crossing(op, t, at, false);
