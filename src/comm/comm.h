@@ -253,4 +253,12 @@ double tx_comm_crossing(tx_comm_op op, tx_dtype t, tx_comm_hosts at, bool by_hos
 /* Whether such a call goes host by host. */
 bool tx_comm_goes_by_hosts(tx_comm_op op, tx_dtype t, tx_comm_hosts at, int64_t bytes);
 
+/* It then does so in chunks of so many bytes of the tensor, each of which is sent so many times, one after the other,
+ * until it is where it belongs. */
+typedef struct tx_comm_chain {
+    int hops;
+    double chunk;
+} tx_comm_chain;
+tx_comm_chain tx_comm_chain_of(tx_comm_op op, tx_comm_hosts at, double bytes);
+
 #endif

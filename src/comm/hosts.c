@@ -26,10 +26,7 @@
 
 enum {
     MOST_LANES = 16,
-    PIECE = 1 << 18,       /* bytes, at most */
-    LEAST_PIECE = 1 << 14, /* bytes, unless that is all there is */
-    CHUNKS = 8,            /* of a request of some size, at least: hosts work on different ones */
-    FIRST_TAG = 16384,     /* behind remote.c's */
+    FIRST_TAG = 16384, /* behind remote.c's */
     CHANNEL = 0
 };
 
@@ -85,16 +82,16 @@ static size_t sum_size_of(const tx_request *r)
 /* Bytes of a piece of each member, at most: a chunk of theirs is no larger than one of pieces of hosts. */
 static int64_t most_of_member(const tx_comm *g)
 {
-    int64_t most = (int64_t)PIECE * g->hosts->map.all.most / g->size / 512 * 512;
-    return most > LEAST_PIECE ? most : LEAST_PIECE;
+    int64_t most = (int64_t)TX__PIECE * g->hosts->map.all.most / g->size / 512 * 512;
+    return most > TX__LEAST_PIECE ? most : TX__LEAST_PIECE;
 }
 
 /* Elements of a piece. */
 static int64_t unit_of(const tx_request *r)
 {
-    int64_t size = (int64_t)size_of(r), most = of_members(r) ? most_of_member(r->g) : PIECE;
-    int64_t n = r->n / CHUNKS / (of_members(r) ? 1 : r->g->hosts->map.all.most);
-    if (n < LEAST_PIECE / size) n = LEAST_PIECE / size;
+    int64_t size = (int64_t)size_of(r), most = of_members(r) ? most_of_member(r->g) : TX__PIECE;
+    int64_t n = r->n / TX__CHUNKS / (of_members(r) ? 1 : r->g->hosts->map.all.most);
+    if (n < TX__LEAST_PIECE / size) n = TX__LEAST_PIECE / size;
     n = (n + 63) / 64 * 64;
     return n < most / size ? n : most / size;
 }
@@ -120,7 +117,7 @@ static tx__section span_of(const lane *l, int piece)
 static tx_status make_room(lane *l)
 {
     const tx__host_map *m = &l->g->hosts->map;
-    int64_t own = (int64_t)m->n_held * most_of_member(l->g), common = (int64_t)PIECE * m->all.most;
+    int64_t own = (int64_t)m->n_held * most_of_member(l->g), common = (int64_t)TX__PIECE * m->all.most;
     if (l->results) return TX_OK;
     TX_TRY(tx_alloc(&l->sums, 2, (size_t)(own > common ? own : common), "messages between hosts"));
     return tx_shared_alloc(&l->results, (size_t)(own > common ? own : common), "messages between hosts");
@@ -355,7 +352,7 @@ static tx_status start_fold(lane *l)
     bool copied =
         inside->size > 1 && !tx__address_of(&at, l->g->world->one_process, r->x, parts * (size_t)r->n * size_of(r));
     if (copied && !l->copy) {
-        size_t common = (size_t)PIECE * (size_t)l->g->hosts->map.all.most;
+        size_t common = (size_t)TX__PIECE * (size_t)l->g->hosts->map.all.most;
         size_t most = (size_t)most_of_member(l->g) * (size_t)l->g->size;
         TX_TRY(tx_shared_alloc(&l->copy, most > common ? most : common, "messages between hosts"));
     }

@@ -8,6 +8,12 @@
 
 #include "comm/comm_state.h"
 
+enum {
+    TX__PIECE = 1 << 18,       /* bytes, at most */
+    TX__LEAST_PIECE = 1 << 14, /* bytes, unless that is all there is */
+    TX__CHUNKS = 8             /* of a call of some size, at least: hosts work on different ones */
+};
+
 /* The members of a group by their hosts, which are numbered in the order in which ranks come to them. */
 typedef struct tx__host_map {
     tx_comm_hosts all;

@@ -57,6 +57,16 @@ bool tx_comm_goes_by_hosts(tx_comm_op op, tx_dtype t, tx_comm_hosts at, int64_t 
     return tx_comm_crossing(op, t, at, true) < tx_comm_crossing(op, t, at, false);
 }
 
+tx_comm_chain tx_comm_chain_of(tx_comm_op op, tx_comm_hosts at, double bytes)
+{
+    int up = at.hosts - 1, hops = op == TX_COMM_ALL_REDUCE       ? 2 * up
+                                  : op == TX_COMM_REDUCE_SCATTER ? up + 1
+                                  : op == TX_COMM_BROADCAST      ? up
+                                                                 : 1;
+    double least = (double)TX__LEAST_PIECE * at.most, most = (double)TX__PIECE * at.most;
+    return (tx_comm_chain){ hops, fmin(bytes, fmin(fmax(bytes / TX__CHUNKS, least), most)) };
+}
+
 /* ---- who sits where ---- */
 
 static void number_hosts(tx__host_map *m, const tx_comm *g)

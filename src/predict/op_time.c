@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "comm/comm.h"
 #include "predict/measured_time.h"
 
 /* ---- ops ---- */
@@ -138,6 +139,27 @@ double tx_call_seconds(const tx_machine *m, tx_span s, const char *op, double by
     return tx_typed_call_seconds(m, s, op, TX_F32, bytes);
 }
 
+static tx_comm_op op_of(const char *name)
+{
+    int i = 0;
+    while (i < TX_N_COMM_OPS && strcmp(name, tx_comm_op_names[i]) != 0) i++;
+    return (tx_comm_op)i;
+}
+
+/* Calls that triax makes itself, host by host or from each rank to each other (comm/comm.h). What a chunk takes on its
+ * way is seen once: meanwhile the next ones are on theirs. */
+static double own_seconds(const tx_machine *m, tx_span s, tx_comm_op op, tx_dtype dtype, double bytes)
+{
+    const tx_comm_hosts at = { .size = s.size, .hosts = s.nodes, .most = s.in_node };
+    double rate = m->net_bandwidth * m->net_share / s.sharing;
+    if (s.nodes < 2) return 0;
+    bool by_hosts = tx_comm_goes_by_hosts(op, dtype, at, (int64_t)bytes);
+    double seconds = bytes * tx_comm_crossing(op, dtype, at, by_hosts) / rate;
+    if (!by_hosts) return seconds;
+    tx_comm_chain chain = tx_comm_chain_of(op, at, bytes);
+    return seconds + (chain.hops - 1) * (chain.chunk / rate + m->net_latency);
+}
+
 /* Between nodes, through adapters that the ranks of a node share: a ring crosses once, an all-to-all sends all of what
  * each rank has for ranks of other nodes. */
 static double between_seconds(const tx_machine *m, tx_span s, const char *op, double sent)
@@ -159,7 +181,8 @@ double tx_typed_call_seconds(const tx_machine *m, tx_span s, const char *op, tx_
     double n = s.size, sent = bytes * (n - 1) / n * (strcmp(op, "all-reduce") ? 1 : 2);
     if (!strcmp(op, "all-to-all")) sent /= n;
     double inside = s.in_node > 1 ? sent / ((s.in_node > 2 ? m->node_all : m->node_pair) * m->node_share) : 0;
-    double between = between_seconds(m, s, op, sent);
+    double between =
+        tx_machine_is_gpu(m) ? between_seconds(m, s, op, sent) : own_seconds(m, s, op_of(op), dtype, bytes);
     double steps = log2_of(s.nodes) * (strcmp(op, "all-reduce") ? 1 : 2);
     return fmax(inside, between) + m->node_latency + m->net_latency * steps;
 }

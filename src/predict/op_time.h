@@ -16,8 +16,8 @@ typedef struct tx_span {
 } tx_span;
 tx_span tx_group_span(const tx_layout *l, int group, const tx_machine *m);
 
-/* A collective on `bytes` of the whole tensor in such a group, by rings in and between nodes.
- * @op a name of tx_comm_op_names */
+/* A collective on `bytes` of the whole tensor in such a group: between GPUs by rings in and between nodes, between
+ * processors as triax makes it.   @op a name of tx_comm_op_names */
 double tx_call_seconds(const tx_machine *m, tx_span span, const char *op, double bytes);
 
 /* The same of numbers of this type, where a machine's ranks sum with their own cores. */

@@ -129,6 +129,28 @@ static void rows_to_all_ranks(void **state)
     assert_true(fabs(tx_call_seconds(&m, s, "all-to-all", 2e8) - 4 * 5e7 / 1e10) < tiny);
 }
 
+/* Two nodes of 4 ranks that compute with their cores send a sum and its result once, where one by one they would send
+ * 4 times that. Pairs of ranks of two nodes have nobody to save it for. */
+static void sums_go_host_by_host(void **state)
+{
+    (void)state;
+    const double bytes = 64 << 20, chunk = 1 << 20;
+    tx_machine m = measured();
+    m.cores = 4;
+    m.net_bandwidth = 1.25e7;
+    m.node_share = m.net_share = 1;
+    m.node_latency = m.net_latency = 0;
+    tx_span s = { .size = 8, .in_node = 4, .nodes = 2, .sharing = 1 };
+    assert_true(fabs(tx_call_seconds(&m, s, "all-reduce", bytes) - (bytes + chunk) / 1.25e7) < tiny);
+    assert_true(fabs(tx_typed_call_seconds(&m, s, "all-reduce", TX_BF16, bytes) - (2 * bytes + chunk) / 1.25e7) < tiny);
+    assert_true(fabs(tx_call_seconds(&m, s, "all-gather", bytes) - bytes / 2 / 1.25e7) < tiny);
+    assert_true(fabs(tx_call_seconds(&m, s, "all-reduce", 4096) - 4 * 4096 / 1.25e7) < tiny);
+    s = (tx_span){ .size = 2, .in_node = 1, .nodes = 2, .sharing = 4 };
+    assert_true(fabs(tx_call_seconds(&m, s, "all-reduce", bytes) - 4 * bytes / 1.25e7) < tiny);
+    s = (tx_span){ .size = 12, .in_node = 4, .nodes = 3, .sharing = 1 }; /* the one between both sends both */
+    assert_true(fabs(tx_call_seconds(&m, s, "all-reduce", bytes) - (2 * bytes + 3 * chunk) / 1.25e7) < tiny);
+}
+
 /* ---- a step ---- */
 
 static tx_time predicted(const tx_machine *m, const char *flags)
@@ -201,6 +223,7 @@ int main(void)
         cmocka_unit_test(ops_between_sizes),
         cmocka_unit_test(calls_as_measured),
         cmocka_unit_test(rows_to_all_ranks),
+        cmocka_unit_test(sums_go_host_by_host),
         cmocka_unit_test(ranks_with_cores_move_messages_themselves),
         cmocka_unit_test(stages_that_wait_leave_their_core_to_others),
         cmocka_unit_test(without_gpus_nothing_is_moved_to_the_host),
