@@ -93,6 +93,9 @@ static inline int64_t tx__keys_of(tx_past past, tx_tensor n_keys, tx_tensor k, i
  * be changed. */
 bool tx__update_gate(tx_tensor gate, double *grad_scale);
 
+/* blend's α; false: nothing is to be changed. Reads the host's memory. */
+bool tx__blend_alpha(const tx_blend_args *a, double *alpha);
+
 /* Rows of the whole of a table. */
 static inline int64_t tx__rows_of(tx_table_shard shard, tx_tensor table)
 {

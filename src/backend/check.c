@@ -796,6 +796,18 @@ tx_status tx__check_lamb_update(const tx_lamb_update_args *a)
                   T(m), T(v), T(low), T(ratio), T(gate));
 }
 
+tx_status tx__check_blend(const tx_blend_args *a)
+{
+    const tx_tensor *of[] = { &a->x, &a->z, &a->low };
+    bool fits = is_float(a->y.dtype) && flat(a->y) && a->x.data &&
+                (!a->norm.data || (flat(a->norm) && a->norm.dtype == TX_F64)) && (!a->gate.data || is_gate(a->gate));
+    for (int i = 0; i < 3; i++)
+        fits = fits && (!of[i]->data || (is_float(of[i]->dtype) && shaped_like(*of[i], a->y, of[i]->dtype)));
+    if (fits) return TX_OK;
+    return REFUSE("blend", "y, x, z and low of one shape, float; norm and gate [3] fp64; contiguous", T(y), T(x), T(z),
+                  T(low), T(norm), T(gate));
+}
+
 tx_status tx__check_index(const char *op, const char *name, tx_tensor x, int64_t lo, int64_t hi)
 {
     const int32_t *value = x.data;

@@ -350,6 +350,21 @@ typedef struct tx_lamb_update_args {
     tx_tensor gate; /* as adam's */
 } tx_lamb_update_args;
 
+/* blend: y = α x + β z, element by element, with
+ *  α = alpha (the gate's factor, unless only `go` is read) / max(sqrt(Σ norm²), TX_BLEND_LEAST),  low = y.
+ *  Without z there is no β z. y may be x's or z's memory. Types may all differ. */
+#define TX_BLEND_LEAST 1e-15
+typedef struct tx_blend_args {
+    tx_tensor y;    /* any shape, contiguous, out; any float */
+    tx_tensor x;    /* as y */
+    tx_tensor z;    /* as y; optional */
+    tx_tensor low;  /* as y; out, optional */
+    tx_tensor norm; /* [n] fp64, optional: of the parts of what is divided by their norm */
+    tx_tensor gate; /* [3] fp64, optional: clip's. With go 0 nothing changes */
+    double alpha, beta;
+    bool only_go; /* the gate's factor is not read */
+} tx_blend_args;
+
 /* ---- the table ---- */
 
 /* A row: `run` does the work in the memory `scratch`; the function `scratch` (optional) returns its size in bytes.

@@ -782,6 +782,24 @@ static void lamb_ratios(tx_ctx *c, const int64_t *p, results *o)
     o->r[o->n - 1].exact = true;
 }
 
+
+/* p: n, with a gate, closed, only its go, all of the values' type, alone */
+static void blend(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t n = p[0];
+    tx_tensor x = RAND(p[4] ? V : TX_F32, n), z = RAND(p[4] ? V : TX_F32, n), y = RAND(p[4] ? V : TX_F32, n);
+    tx_tensor low = ZEROS(V, n), norm = ZEROS(TX_F64, 2), gate = p[1] ? open_gate() : (tx_tensor){ 0 };
+    ((double *)norm.data)[0] = 1.5;
+    ((double *)norm.data)[1] = 2;
+    if (p[2]) ((double *)gate.data)[2] = 0;
+    if (p[5]) z.data = low.data = NULL;
+    if (!p[5]) norm.data = NULL;
+    RUN(c, blend, .y = y, .x = x, .z = z, .low = low, .norm = norm, .gate = gate, .alpha = 0.3, .beta = -1.7,
+        .only_go = p[3]);
+    out(o, "y", y, 4);
+    if (low.data) out(o, "low", low, 4);
+}
+
 /* Numbers of all sizes, and at the end what is not finite; their sum and what follows from it.   p: n, the last one */
 static void exact_sums(tx_ctx *c, const int64_t *p, results *o)
 {
@@ -1002,6 +1020,14 @@ static const op_case cases[] = {
     { "adam, value gradients 70001", adam, { 70001, 7, 1, 0, 1 } },
     { "adam, coupled 17", adam, { 17, 2, 0, 0, 0, 1 } },
     { "adam, coupled 70001", adam, { 70001, 7, 1, 0, 1, 1 } },
+    { "blend 1", blend, { 1 } },
+    { "blend 70001", blend, { 70001 } },
+    { "blend with a gate 70001", blend, { 70001, 1 } },
+    { "blend with a closed gate 65", blend, { 65, 1, 1 } },
+    { "blend with a gate that is open 65", blend, { 65, 1, 0, 1 } },
+    { "blend, values 70001", blend, { 70001, 1, 0, 0, 1 } },
+    { "blend of one, divided 4097", blend, { 4097, 0, 0, 0, 0, 1 } },
+    { "blend of one, values 17", blend, { 17, 1, 0, 0, 1, 1 } },
     { "sgd 1", sgd, { 1 } },
     { "sgd 17", sgd, { 17 } },
     { "sgd 70001", sgd, { 70001 } },

@@ -156,6 +156,7 @@ static void costs_of_the_rest(void)
     COSTS(exact_add, MEMORY, 0, 96 + 2 * 176, .sum = I64(TX_EXACT_WORDS), .x = F64(12));
     COSTS(clip, MEMORY, 0, 176 + 24, .out = F64(3), .sum = I64(TX_EXACT_WORDS));
     COSTS(adam, MEMORY, 0, 7 * 96 + 48, .p = flat, .m = flat, .v = flat, .g = flat, .low = B16(24));
+    COSTS(blend, MEMORY, 0, 3 * 96 + 48, .y = flat, .x = flat, .z = flat, .low = B16(24), .alpha = 1);
     COSTS(sgd, MEMORY, 0, 5 * 96, .p = flat, .m = flat, .g = flat);
     COSTS(lion, MEMORY, 0, 5 * 96 + 48, .p = flat, .m = flat, .g = flat, .low = B16(24));
     COSTS(adagrad, MEMORY, 0, 5 * 96, .p = flat, .v = flat, .g = flat);

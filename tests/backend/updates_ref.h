@@ -154,4 +154,31 @@ static void test_lamb(void **state)
     for (int i = 0; i < 4; i++) lamb_steps(i & 1, i & 2);
 }
 
+
+/* Its gate, the root that it divides by, and the least one. */
+static void test_blend(void **state)
+{
+    (void)state;
+    tx_tensor y = ZEROS(TX_F64, 1), x = ZEROS(TX_F64, 1), norm = ZEROS(TX_F64, 2), gate = ZEROS(TX_F64, 3);
+    tx__ref_store(x, 0, 3);
+    tx__ref_store(y, 0, 5);
+    RUN(&ctx, blend, .y = y, .x = x, .z = y, .gate = gate, .alpha = 2, .beta = 7);
+    ASSERT_NEAR(tx__ref_load(y, 0), 5, 0, "behind a closed gate");
+    tx__ref_store(gate, 1, 0.25);
+    tx__ref_store(gate, 2, 1);
+    RUN(&ctx, blend, .y = y, .x = x, .z = y, .gate = gate, .alpha = 2, .beta = 7);
+    ASSERT_NEAR(tx__ref_load(y, 0), 36.5, 0, "with the gate's factor");
+    RUN(&ctx, blend, .y = y, .x = x, .gate = gate, .alpha = 2, .only_go = true);
+    ASSERT_NEAR(tx__ref_load(y, 0), 6, 0, "without it");
+    tx__ref_store(norm, 0, 3);
+    tx__ref_store(norm, 1, 4);
+    RUN(&ctx, blend, .y = y, .x = x, .norm = norm, .alpha = 2);
+    ASSERT_NEAR(tx__ref_load(y, 0), 1.2, 1e-15, "divided");
+    tx__ref_store(norm, 0, 0);
+    tx__ref_store(norm, 1, 0);
+    RUN(&ctx, blend, .y = y, .x = x, .norm = norm, .alpha = 2);
+    ASSERT_NEAR(tx__ref_load(y, 0), 6 / TX_BLEND_LEAST, 1, "by the least");
+    pool_free();
+}
+
 #endif

@@ -280,3 +280,34 @@ tx_status tx__cpu_adagrad(tx_ctx *c, const tx_adagrad_args *a, void *scratch)
     }
     return TX_OK;
 }
+
+tx_status tx__cpu_blend(tx_ctx *c, const tx_blend_args *a, void *scratch)
+{
+    (void)scratch;
+    double alpha;
+    bool converts = false;
+    const tx_tensor *of[] = { &a->y, &a->x, &a->z, &a->low };
+    for (int i = 0; i < 4; i++) {
+        if (!of[i]->data) continue;
+        TX_TRY(tx__cpu_need_float("blend", *of[i]));
+        converts = converts || of[i]->dtype != TX_F32;
+    }
+    if (!tx__blend_alpha(a, &alpha)) return TX_OK;
+    const tx__blend_step by = { .alpha = (float)alpha, .beta = (float)a->beta };
+    int64_t n = tx_numel(a->y);
+    int parts = tx__cpu_parts(c, n, 2);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range r = tx__cpu_part(n, LINE, parts, t);
+        int64_t stretch = tx__cpu_stretch(converts ? TX_BF16 : TX_F32, r.hi - r.lo);
+        float x[TX__CPU_STRETCH], y[TX__CPU_STRETCH], z[TX__CPU_STRETCH];
+        for (int64_t i = r.lo; i < r.hi; i += stretch) {
+            int64_t some = tx__cpu_min(r.hi - i, stretch);
+            tx__cpu_k(c)->blend(tx__cpu_dst(a->y, i, y), tx__cpu_get(c, a->x, i, some, x),
+                                tx__cpu_get(c, a->z, i, some, z), some, &by);
+            tx__cpu_put(c, a->y, i, some, y);
+            if (a->low.data) tx__cpu_move(c, a->low, i, a->y, i, some);
+        }
+    }
+    return TX_OK;
+}

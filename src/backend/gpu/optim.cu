@@ -267,3 +267,72 @@ TX_GPU_ROW tx_status tx__gpu_adagrad(tx_ctx *c, const tx_adagrad_args *a, void *
     const one_state x = { "adagrad", a->p, a->v, a->g, a->low, a->gate, a->grad_scale };
     return update_one_state(c, &x, adagrad_rule{ (float)a->lr, (float)a->eps, (float)a->weight_decay });
 }
+
+/* A number of an array whose type is known at run time: the kernel is bound by memory. */
+struct any_array {
+    void *data; /* NULL: none */
+    int dtype;
+};
+
+__device__ static inline float any_load(any_array a, int64_t i)
+{
+    if (a.dtype == TX_F32) return ((const float *)a.data)[i];
+    if (a.dtype == TX_BF16) return f32(((const bf16 *)a.data)[i]);
+    return f32(((const fp16 *)a.data)[i]);
+}
+
+__device__ static inline void any_store(any_array a, int64_t i, float x)
+{
+    if (a.dtype == TX_F32)
+        ((float *)a.data)[i] = x;
+    else if (a.dtype == TX_BF16)
+        ((bf16 *)a.data)[i] = to<bf16>(x);
+    else
+        ((fp16 *)a.data)[i] = to<fp16>(x);
+}
+
+struct blend_arrays {
+    any_array y, x, z, low;
+    int64_t n;
+};
+
+struct blend_numbers {
+    double alpha;
+    float beta;
+    bool only_go;
+    int64_t n_norms;
+};
+
+__global__ void blend_kernel(blend_arrays a, blend_numbers s, const double *norm, const double *gate)
+{
+    if (gate && gate[2] == 0) return;
+    double of_x = gate && !s.only_go ? s.alpha * gate[1] : s.alpha, squares = 0;
+    for (int64_t i = 0; i < s.n_norms; i++) squares += norm[i] * norm[i];
+    if (s.n_norms) of_x /= fmax(sqrt(squares), TX_BLEND_LEAST);
+    float alpha = (float)of_x;
+    for (int64_t i = grid_thread(); i < a.n; i += grid_threads()) {
+        float y = alpha * any_load(a.x, i);
+        if (a.z.data) y += s.beta * any_load(a.z, i);
+        any_store(a.y, i, y);
+        if (a.low.data) any_store(a.low, i, any_load(a.y, i));
+    }
+}
+
+TX_GPU_ROW tx_status tx__gpu_blend(tx_ctx *c, const tx_blend_args *a, void *scratch)
+{
+    (void)scratch;
+    const tx_tensor of[] = { a->y, a->x, a->z, a->low };
+    any_array array[4];
+    int64_t n = tx_numel(a->y);
+    for (int i = 0; i < 4; i++) {
+        TX_TRY(tx__gpu_need_float("blend", of[i]));
+        array[i].data = of[i].data;
+        array[i].dtype = of[i].dtype;
+    }
+    if (!n) return TX_OK;
+    const blend_arrays x = { array[0], array[1], array[2], array[3], n };
+    const blend_numbers s = { a->alpha, (float)a->beta, a->only_go, a->norm.data ? tx_numel(a->norm) : 0 };
+    GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, n, 256), 256, 0, blend_kernel, x, s, (const double *)a->norm.data,
+               (const double *)a->gate.data);
+    return tx__gpu_launched(c, "blend");
+}

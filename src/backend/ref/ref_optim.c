@@ -50,6 +50,30 @@ tx_status tx__ref_adam(tx_ctx *c, const tx_adam_args *a, void *scratch)
     return TX_OK;
 }
 
+bool tx__blend_alpha(const tx_blend_args *a, double *alpha)
+{
+    double factor = 1, squares = 0;
+    const double *norm = a->norm.data;
+    bool open = tx__update_gate(a->gate, &factor);
+    *alpha = a->only_go ? a->alpha : a->alpha * factor;
+    for (int64_t i = 0; norm && i < tx_numel(a->norm); i++) squares += norm[i] * norm[i];
+    if (norm) *alpha /= fmax(sqrt(squares), TX_BLEND_LEAST);
+    return open;
+}
+
+tx_status tx__ref_blend(tx_ctx *c, const tx_blend_args *a, void *scratch)
+{
+    (void)c, (void)scratch;
+    double alpha;
+    if (!tx__blend_alpha(a, &alpha)) return TX_OK;
+    for (int64_t i = 0, n = tx_numel(a->y); i < n; i++) {
+        double z = a->z.data ? a->beta * tx__ref_load(a->z, i) : 0;
+        tx__ref_store(a->y, i, alpha * tx__ref_load(a->x, i) + z);
+        if (a->low.data) tx__ref_store(a->low, i, tx__ref_load(a->y, i));
+    }
+    return TX_OK;
+}
+
 tx_status tx__ref_sgd(tx_ctx *c, const tx_sgd_args *a, void *scratch)
 {
     (void)c, (void)scratch;

@@ -117,6 +117,18 @@ void tx__k(adagrad)(float *p, float *v, const float *g, int64_t n, const tx__ada
     }
 }
 
+void tx__k(blend)(float *y, const float *x, const float *z, int64_t n, const tx__blend_step *by)
+{
+    const tx__blend_step s = *by;
+    if (!z) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) y[i] = s.alpha * x[i];
+        return;
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) y[i] = s.alpha * x[i] + s.beta * z[i];
+}
+
 /* Adds R rows; R is a constant. */
 TX__INLINE void add_rows(int r, float *y, const void *x, tx_dtype t, int64_t at, int64_t n, int64_t ld)
 {

@@ -35,6 +35,10 @@ typedef struct tx__lamb_arrays {
     double *of_p, *of_u; /* squares of p and of u: a sum for each TX_SUMSQ_BLOCK elements */
 } tx__lamb_arrays;
 
+typedef struct tx__blend_step {
+    float alpha, beta;
+} tx__blend_step;
+
 typedef struct tx__drop {
     tx_rng rng;
     uint32_t drop;
