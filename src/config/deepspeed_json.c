@@ -374,6 +374,12 @@ static tx_status convert_betas(reading *r, const json_t *value)
     return put(r, lion ? "lion-beta2" : "adam-beta2", value_text(buf, two), true);
 }
 
+static tx_status convert_momentum(reading *r, const json_t *value)
+{
+    char buf[40];
+    return put(r, params_of(r) == TX_OPTIMIZER_MUON ? "muon-momentum" : "sgd-momentum", value_text(buf, value), true);
+}
+
 static tx_status convert_eps(reading *r, const json_t *value)
 {
     char buf[40];
@@ -751,7 +757,8 @@ static tx_status settle_grad_dtype(reading *r)
     return put(r, "grad-dtype", "fp16", false);
 }
 
-/* What DeepSpeed's and torch's classes have where the file leaves it out, and Megatron's flags have otherwise. */
+/* What DeepSpeed's and torch's classes have where the file leaves it out, and Megatron's flags have otherwise; without
+ * a key of the file, what DeepSpeed's always have. Of a no- flag "false" is the flag. */
 static tx_status settle_optimizer(reading *r)
 {
     static const struct {
@@ -759,15 +766,24 @@ static tx_status settle_optimizer(reading *r)
         const char *key, *flag, *value;
     } all[] = { { TX_OPTIMIZER_LION, "optimizer.params.betas", "lion-beta1", "0.9" },
                 { TX_OPTIMIZER_LION, "optimizer.params.betas", "lion-beta2", "0.99" },
-                { TX_OPTIMIZER_SGD, "optimizer.params.momentum", "sgd-momentum", "0" } };
+                { TX_OPTIMIZER_SGD, "optimizer.params.momentum", "sgd-momentum", "0" },
+                { TX_OPTIMIZER_MUON, "optimizer.params.momentum", "muon-momentum", "0.95" },
+                { TX_OPTIMIZER_MUON, "optimizer.params.betas", "adam-beta2", "0.95" },
+                { TX_OPTIMIZER_MUON, "optimizer.params.eps", "adam-eps", "1e-10" },
+                { TX_OPTIMIZER_MUON, NULL, "muon-nesterov", "true" },
+                { TX_OPTIMIZER_MUON, NULL, "muon-scale-mode", "shape_scaling" },
+                { TX_OPTIMIZER_MUON, NULL, "muon-coefficient-type", "simple" },
+                { TX_OPTIMIZER_MUON, NULL, "muon-no-split-qkv", "false" } };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const tx_option *o = option_of(r, all[i].flag);
         if (!r->optimizer || r->optimizer->kind != all[i].kind || r->cfg->optimizer != all[i].kind) continue;
         if (r->d->from[o - tx__options].key || tx__is_given(r->cfg, o)) continue;
-        r->key = all[i].key;
+        r->key = all[i].key ? all[i].key : "optimizer.type";
         r->at = r->optimizer_at;
-        TX_TRY(note(r, "%s is left out: --%s is %s, as that of DeepSpeed's %s is", all[i].key, all[i].flag,
-                    all[i].value, r->optimizer->name));
+        bool given = is_switch(o);
+        TX_TRY(note(r, "%s is %s: --%s%s%s, as that of DeepSpeed's %s is", r->key,
+                    all[i].key ? "left out" : r->optimizer->name, all[i].flag, given ? "" : " is ",
+                    given ? "" : all[i].value, r->optimizer->name));
         TX_TRY(put(r, all[i].flag, all[i].value, true));
     }
     return TX_OK;

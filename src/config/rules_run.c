@@ -263,12 +263,26 @@ static void rule_less_than_one(const tx__check *k)
     const struct {
         const char *flag;
         double value;
-    } all[] = { { "adam-beta1", k->c->adam_beta1 },          { "adam-beta2", k->c->adam_beta2 },
-                { "lion-beta1", k->c->lion_beta1 },          { "lion-beta2", k->c->lion_beta2 },
-                { "hidden-dropout", k->c->hidden_dropout },  { "attention-dropout", k->c->attention_dropout },
+    } all[] = { { "adam-beta1", k->c->adam_beta1 },
+                { "adam-beta2", k->c->adam_beta2 },
+                { "lion-beta1", k->c->lion_beta1 },
+                { "lion-beta2", k->c->lion_beta2 },
+                { "muon-momentum", k->c->muon_momentum },
+                { "hidden-dropout", k->c->hidden_dropout },
+                { "attention-dropout", k->c->attention_dropout },
                 { "label-smoothing", k->c->label_smoothing } };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].value >= 1) tx__violate(k->v, "--%s %g must be less than 1", all[i].flag, all[i].value);
+}
+
+/* A schedule of another length is none of its steps. */
+static void rule_cubic5_has_5_steps(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->muon_coefficient_type || k->bad->muon_num_ns_steps || c->muon_coefficient_type != TX_NS_CUBIC5) return;
+    if (c->muon_num_ns_steps != 5)
+        tx__violate(k->v, "--muon-coefficient-type cubic5 is of 5 steps, but --muon-num-ns-steps is %lld",
+                    (long long)c->muon_num_ns_steps);
 }
 
 static void rule_states_are_adams(const tx__check *k)
@@ -369,6 +383,7 @@ const tx__rule tx__rules_run[] = {
     { "training", rule_updates_are_of_their_optimizer },
     { "training", rule_lamb_has_a_range },
     { "training", rule_less_than_one },
+    { "training", rule_cubic5_has_5_steps },
     { NULL, rule_sizes_have_units },
     { NULL, tx__check_profile },
     { "pretrain", rule_eval_tasks_can_be_scored },

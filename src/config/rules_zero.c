@@ -53,6 +53,20 @@ static void rule_files_have_a_folder(const tx__check *k)
     if (!k->bad->offload_param) need_folder(k, "offload-param", c->offload_param, c->offload_param_nvme_path);
 }
 
+/* Directions of whole matrices are made where layers compute. */
+static void rule_offloaded_updates_are_of_elements(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->optimizer || !(tx_optimizer_traits(c->optimizer) & TX_OPTIMIZER_MATRICES)) return;
+    if ((!k->bad->offload_optimizer && is_offloaded(c->offload_optimizer)) ||
+        (!k->bad->offload_param && is_offloaded(c->offload_param)))
+        tx__violate(
+            k->v,
+            "--optimizer %s makes whole matrices orthogonal where layers compute: not with --offload-optimizer or "
+            "--offload-param; --zero-stage divides its state",
+            tx_optimizer_kind_word(c->optimizer));
+}
+
 /* O_DIRECT moves whole blocks of a disk. */
 static void rule_requests_are_whole_blocks(const tx__check *k)
 {
@@ -85,6 +99,7 @@ const tx__rule tx__rules_zero[] = {
     { NULL, rule_distributed_optimizer_is_stage_1 },
     { NULL, rule_offloaded_state_is_divided },
     { NULL, rule_offloaded_parameters_are_divided },
+    { NULL, rule_offloaded_updates_are_of_elements },
     { NULL, rule_files_have_a_folder },
     { NULL, rule_requests_are_whole_blocks },
     { "training", rule_one_piece_has_room },

@@ -16,7 +16,8 @@ enum {
     TX_OPTIMIZER_MEGATRON = 8,   /* Megatron has it, and so its checkpoints a place for its state */
     TX_OPTIMIZER_DEEPSPEED = 16, /* DeepSpeed's checkpoints have one */
     TX_OPTIMIZER_UNIVERSAL = 32, /* its universal ones, too */
-    TX_OPTIMIZER_NORMS = 64      /* its update needs norms of whole tensors: optim.h's `measure` goes before it */
+    TX_OPTIMIZER_NORMS = 64,     /* its update needs norms of whole tensors: optim.h's `measure` goes before it */
+    TX_OPTIMIZER_MATRICES = 128  /* an update of a layer's matrix needs all of it (zero/matrices.h) */
 };
 
 /*   X(constant, word, its tx_optim_type (optim/optim.h), DeepSpeed's name, another name in DeepSpeed's JSON or NULL,
@@ -37,13 +38,17 @@ enum {
       TX_OPTIMIZER_COUPLED | TX_OPTIMIZER_DEEPSPEED)                                                                \
     X(TX_OPTIMIZER_LAMB, "lamb", tx_optim_lamb, "Lamb", "FusedLamb",                                                \
       "betas|eps|bias_correction|eps_inside_sqrt|max_coeff|min_coeff|amsgrad",                                      \
-      TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_DEEPSPEED | TX_OPTIMIZER_NORMS)
+      TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_DEEPSPEED | TX_OPTIMIZER_NORMS)                         \
+    X(TX_OPTIMIZER_MUON, "muon", tx_optim_muon, "Muon", NULL,                                                       \
+      "betas|eps|momentum|muon_lr|adam_lr|ns_method|per_head_muon|adam_w_mode|torch_adam",                          \
+      TX_OPTIMIZER_BETAS | TX_OPTIMIZER_MATRICES)
 
 #define TX_OPTIMIZERS_HELP \
     "adam: with decoupled weight decay, or with --no-decoupled-weight-decay as part of the gradient; sgd: with momentum, "   \
     "perhaps Nesterov's, and weight decay as part of the gradient; lion: the sign of an average, with decoupled weight "     \
     "decay; adagrad: divided by the root of the sum of all squares so far, with weight decay as part of the gradient; "      \
-    "lamb: Adam's direction with weight decay, for each tensor scaled by the norm of its weights over the direction's."
+    "lamb: Adam's direction with weight decay, for each tensor scaled by the norm of its weights over the direction's; " \
+    "muon: matrices of layers by momentum that is made orthogonal, all else by adam, with --lr for both."
 
 TX_KIND(optimizer_kind, TX_OPTIMIZERS)
 

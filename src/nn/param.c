@@ -45,6 +45,15 @@ static int64_t dim_of_letter(const tx_dims *d, char letter)
     }
 }
 
+/* q rows are those of all groups' queries, a together, and of a key and a value of d rows for each group. */
+static void fuse(tx_param *p, const tx_dims *dims)
+{
+    if (!dims->a || !dims->d) return;
+    int64_t groups = (dims->q - dims->a) / (2 * dims->d);
+    p->fused[0] = dims->a / groups;
+    p->fused[1] = p->fused[2] = dims->d;
+}
+
 /* "3h/t,h" -> dims. A shape is written by us, so a wrong one is a bug. Only a first dimension that is exactly V has
  * padding rows. */
 static void parse_shape(tx_param *p, const char *shape, const tx_dims *dims)
@@ -65,6 +74,7 @@ static void parse_shape(tx_param *p, const char *shape, const tx_dims *dims)
         if (p->n_dims == 0) p->whole_logical = tokens ? dims->v_logical : dim;
         p->of_vocabulary = p->n_dims == 0 ? tokens : p->of_vocabulary;
         if (*s == 'u' && dims->u_parts) p->n_parts = dims->u_parts;
+        if (*s == 'q' && plain && p->n_dims == 0) fuse(p, dims);
         p->whole[p->n_dims] = dim;
         if (s[1] == '/') {
             TX_ASSERT(s[2] == 't' && p->split_dim < 0);

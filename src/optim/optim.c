@@ -51,6 +51,11 @@ const char *tx_optim_name(const tx_optim *o)
     return o->client ? o->client->name : tx_optimizer_kind_word(o->cfg->optimizer);
 }
 
+double tx_optim_momentum(const tx_config *cfg)
+{
+    return tx_optimizer_traits(cfg->optimizer) & TX_OPTIMIZER_MATRICES ? cfg->muon_momentum : cfg->sgd_momentum;
+}
+
 /* What a rank gives to sums over all of them. */
 typedef struct tx__optim_sums {
     tx_exact exact;
@@ -75,7 +80,7 @@ tx_status tx_optim_init(tx_optim *o, const tx_optim_args *a)
                      .slab = device ? DEVICE_SLAB : SLAB,
                      .range = a->range,
                      .n_ranges = a->n_ranges,
-                     .momentum = cfg->sgd_momentum,
+                     .momentum = tx_optim_momentum(cfg),
                      .decoupled_lr = -1 };
     if (client) o->own = tx__optim_of_client(client);
     o->type = client ? &o->own : tx_optim_type_of(cfg->optimizer);

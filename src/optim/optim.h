@@ -35,6 +35,7 @@ typedef struct tx_optim_range {
     tx_tensor grad;                   /* [numel], fp32, bf16 or fp16 */
     float *state[TX_OPTIM_MAX_STATE]; /* at first zero */
     tx_tensor low;                    /* [numel]: the weights as layers read them, if that is not value */
+    float *direction;                 /* of a matrix that is updated whole, of an optimizer with `direction`; or NULL */
 } tx_optim_range;
 
 /* Numbers of a range may be somewhere else until they are asked for, in the order of ranges; those of `changes` go back
@@ -54,7 +55,7 @@ typedef struct tx_optim_setting {
 typedef struct tx_optim_step {
     double lr, weight_decay;
     double decoupled_lr;             /* of decoupled ranges; negative: lr is theirs, too */
-    double betas[2], momentum;       /* Adam's or Lion's; SGD's */
+    double betas[2], momentum;       /* Adam's or Lion's; SGD's or Muon's */
     const tx_optim_setting *setting; /* by group; NULL: none */
     tx_tensor gate; /* adam's in ops.h: what gradients are multiplied with, and whether anything happens at all */
     int64_t t;      /* 1 for the first */
@@ -86,6 +87,9 @@ typedef struct tx_optim_type {
      * @sums [n, 2, TX_EXACT_WORDS] i64 */
     tx_status (*measure)(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s);
     tx_status (*rate)(tx_ctx *c, const tx_optim *o, tx_tensor ratio, tx_tensor sums);
+    /* Of one that needs whole matrices (TX_OPTIMIZER_MATRICES): what becomes of the gradient of a matrix's stretch, to
+     * r->direction. Then somebody makes of all stretches what `step` reads there. */
+    tx_status (*direction)(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s);
 } tx_optim_type;
 
 /* Of each row: tx_optim_adam in adam.c, ... */
@@ -105,6 +109,9 @@ const tx_optim_type *tx_optim_type_at(int i);
 /* client_optim.c: a user-defined optimizer. Checks it (NULL is fine), TX_ERR_ARG; and makes a type of a good one. */
 tx_status tx_optim_check_client(const tx_client_optimizer *o);
 tx_optim_type tx__optim_of_client(const tx_client_optimizer *o);
+
+/* What `momentum` of an optimizer begins as: --sgd-momentum, or --muon-momentum. */
+double tx_optim_momentum(const tx_config *cfg);
 
 /* Buffers of state that a run's optimizer has, and whether it needs norms of whole tensors. */
 int tx_optim_n_state(const tx_config *cfg, const tx_client_optimizer *client);

@@ -257,6 +257,26 @@ static void add_before_use(terms *t, const tx_volume_sizes *z, sharing s)
         }
 }
 
+/* Updates that need whole matrices: their directions, and what came of them (zero/matrices.h). */
+static void add_matrices(terms *t, const tx_volume_sizes *z, sharing s)
+{
+    const tx_volume_term there = { s.group, TX_COMM_ALL_GATHER, "directions of matrices", { 0 } };
+    const tx_volume_term back = { s.group, TX_COMM_REDUCE_SCATTER, "orthogonal matrices", { 0 } };
+    add_buckets(t, there, z->zero > 0, s.of->matrices, 4);
+    add_buckets(t, back, z->zero > 0, s.of->matrices, 4);
+}
+
+static void add_split_matrices(terms *t, const tx_volume_sizes *z)
+{
+    static const char *const what[TX_N_COMM_OPS] = { [TX_COMM_ALL_GATHER] = "directions of the rank's matrices",
+                                                     [TX_COMM_ALL_REDUCE] = "k k products of the rank's matrices" };
+    for (int op = 0; op < TX_N_COMM_OPS; op++) {
+        if (!z->matrices[op].calls) continue;
+        TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
+        t->term[t->n++] = (tx_volume_term){ TX_GROUP_TENSOR, (tx_comm_op)op, what[op], z->matrices[op] };
+    }
+}
+
 /* Of the word embedding that first and last stage have both. */
 static void add_ends(terms *t, const tx_volume_sizes *z)
 {
@@ -275,6 +295,7 @@ int tx_volume_terms(const tx_volume_sizes *z, tx_volume_term term[TX_VOLUME_MAX_
     add_split_norms(&t, z);
     if (z->p > 1) add_pipeline(&t, z);
     if (z->e > 1) add_experts(&t, z);
+    if (z->t > 1) add_split_matrices(&t, z);
     for (int k = 0; k < TX_N_SHARED; k++) {
         sharing s = sharing_of(z, k);
         if (s.n <= 1) continue;
@@ -282,6 +303,7 @@ int tx_volume_terms(const tx_volume_sizes *z, tx_volume_term term[TX_VOLUME_MAX_
         add_divided_norms(&t, z, s);
         add_updated(&t, z, s);
         add_before_use(&t, z, s);
+        add_matrices(&t, z, s);
     }
     if (z->p > 1 && z->tied && (has_pre(z) || has_post(z))) add_ends(&t, z);
     return t.n;

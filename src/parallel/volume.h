@@ -24,6 +24,8 @@
  *      ZeRO 1, 2        an all-gather of the updated parameters
  *      ZeRO 3           all-gathers of a layer's parameters before its forward and its backward; forward once more
  *                       gathers nothing
+ *      Muon             with ZeRO an all-gather and a reduce-scatter of 4 bytes a parameter of buckets with matrices;
+ * of a matrix that tensor ranks split an all-gather of 4 bytes each, or an all-reduce of k k products each iteration
  *      ends             the gradient of the word embeddings that both have, as it is kept; with ZeRO of a rank's part
  *      norms            two sums (base/exact.h) of each tensor, where the optimizer needs its norms: over the tensor
  *                       ranks that split it, and with ZeRO over those that divide its state  arXiv:1904.00962
@@ -59,6 +61,8 @@ typedef enum tx_gathered {
 /* What ranks that have the same parameters sum and gather. */
 typedef struct tx_volume_shared {
     tx_volume_buckets all; /* runs that gradients are summed in */
+
+    tx_volume_buckets matrices; /* of these: whose updates need whole matrices */
 
     /* ZeRO 3: what is gathered before use, [1]: and waits where it is from forward to backward; what is whole always */
     tx_volume_buckets gathered[TX_N_GATHERED][2], whole;
@@ -102,6 +106,7 @@ typedef struct tx_volume_sizes {
     bool skips;                    /* there was no update, and what is moved after one was not */
     int64_t ends;                  /* elements of the word embedding's gradient that are summed over the ends */
     tx_volume_shared shared[TX_N_SHARED];
+    tx_comm_volume matrices[TX_N_COMM_OPS]; /* what tensor ranks move of the matrices that this rank makes orthogonal */
     bool bounded; /* ZeRO 3: more would wait than --zero-max-live-parameters: [1] is in [0], and that is the most it
                      takes */
 } tx_volume_sizes;

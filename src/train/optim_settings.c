@@ -22,7 +22,7 @@ bool tx__trainer_has_settings(const tx_trainer *t)
     tx_optim_betas_of(o->type, t->cfg, betas);
     for (int i = 0; i <= t->client->n_groups; i++)
         if (t->setting[i].lr >= 0 || t->setting[i].weight_decay >= 0) return true;
-    if (o->momentum != t->cfg->sgd_momentum || t->lr_override >= 0) return true;
+    if (o->momentum != tx_optim_momentum(t->cfg) || t->lr_override >= 0) return true;
     return !moves_betas(t) && (o->betas[0] != betas[0] || o->betas[1] != betas[1]);
 }
 

@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "convert/save_as.h"
 #include "nn/moe.h"
+#include "zero/matrices.h"
 #include "zero/zero_parts.h"
 
 const tx_client tx_no_client;
@@ -286,7 +287,9 @@ static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z
         const tx_bucket *b = &z->flat.bucket[k];
         add_bucket(&s->shared[shared_of(b)].all, b);
         if (b->persistent) add_bucket(&s->shared[shared_of(b)].whole, b);
+        if (tx_zero_has_matrix(z, k)) add_bucket(&s->shared[shared_of(b)].matrices, b);
     }
+    tx_zero_matrices_volume(z, s->matrices);
     count_gathered(s, cfg, z);
 }
 
@@ -408,7 +411,7 @@ tx_memory tx__plan_memory(const tx_zero *zero, size_t activations, size_t worksp
                         .nvme = z.nvme,
                         .saving = (size_t)tx__plan_copy_numel(zero) * sizeof(float) + saved_parameter_bytes(zero),
                         .activations = activations,
-                        .workspace = workspace };
+                        .workspace = workspace + z.matrices };
 }
 
 size_t tx_memory_total(const tx_memory *m)

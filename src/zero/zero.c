@@ -1,5 +1,6 @@
 /* zero.c - a rank's share of the training state: its memory and its update. */
 #include "zero/zero.h"
+#include "zero/matrices.h"
 
 #include <stdint.h>
 
@@ -193,6 +194,7 @@ static tx_optim_range range_of(const tx_zero *z, int i)
     if (!z->train) return r;
     r.grad = tx_tensor1(element(z->grad, begin_of(z, grads_whole(z), s), z->grads.size), z->grad_type, s->numel);
     for (int k = 0; k < TX_OPTIM_MAX_STATE; k++) r.state[k] = element(z->state[k], s->at, sizeof(float));
+    r.direction = tx__matrices_direction(z, s);
     return r;
 }
 
@@ -319,6 +321,7 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args 
                                 .user = z };
     TX_TRY(tx_optim_check_client(a->optimizer));
     z->n_state = a->train ? tx_optim_n_state(cfg, a->optimizer) : 0;
+    z->matrices.on = a->train && !a->optimizer && tx_optimizer_traits(cfg->optimizer) & TX_OPTIMIZER_MATRICES;
     z->stage = a->train ? (int)cfg->zero_stage : 0;
     z->reduce_every_micro_batch = a->train && (z->stage >= 2 || cfg->reduce_every_micro_batch);
     z->overlap = cfg->overlap_grad_reduce;
@@ -339,6 +342,7 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args 
     if (tx_optim_has_norms(cfg, a->optimizer) && a->train) TX_GOTO(tx__zero_norms_open(z));
     TX_GOTO(open_buckets(z));
     tx__offload_plan(z);
+    tx__matrices_plan(z);
     TX_GOTO(cut_fragments(z));
     point_ranges(z);
     if (a->train)
@@ -391,6 +395,7 @@ tx_status tx_zero_take(tx_zero *z)
     TX_TRY(tx__pool_take(&z->grads, d, "the gradients' buckets"));
     TX_TRY(tx__pool_take(&z->sums, d, "the gradients' sums"));
     TX_TRY(tx__pool_take(&z->work, d, "a layer's gradients in fp32"));
+    TX_TRY(tx__matrices_take(z));
     point_ranges(z);
     TX_TRY(tx__offload_open(z));
     bind_all(z);
@@ -401,6 +406,7 @@ void tx_zero_close(tx_zero *z)
 {
     tx_device *d = z->c ? z->c->device : NULL;
     tx__offload_close(z);
+    tx__matrices_close(z);
     tx_optim_deinit(&z->optim);
     tx__zero_norms_close(z);
     tx__pool_close(&z->values, d);
@@ -438,6 +444,7 @@ tx_zero_memory tx_zero_memory_of(const tx_zero *z)
                              .gathered = tx__pool_bytes(&z->values),
                              .grads = z->train ? (size_t)numel_of(z, grads_whole(z)) * z->grads.size : 0,
                              .buckets = tx__pool_bytes(&z->grads) + tx__pool_bytes(&z->sums) + tx__pool_bytes(&z->work),
+                             .matrices = tx__matrices_bytes(z),
                              .optimizer = state * sizeof(float),
                              .host = z->offload.host,
                              .nvme = z->offload.nvme,
@@ -474,6 +481,7 @@ tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay)
     if (z->norms.of_row) TX_TRY(tx__zero_measure(z, &s));
     for (int k = 0; k < z->flat.n_buckets; k++) {
         int first = z->first_range[k], end = z->first_range[k + 1];
+        TX_TRY(tx__matrices_step(z, &s, k));
         TX_TRY(z->offload.bounce ? tx__bounce_step_some(z, &s, first, end)
                                  : tx_optim_step_some(z->c, &z->optim, &s, first, end));
         TX_TRY(tx_zero_flush(z));

@@ -3,6 +3,7 @@
 #ifndef TX_ZERO_ZERO_STATE_H
 #define TX_ZERO_ZERO_STATE_H
 
+#include "optim/newton_schulz.h"
 #include "optim/optim.h"
 #include "parallel/grid.h"
 #include "zero/flat.h"
@@ -73,6 +74,16 @@ typedef struct tx_zero_norms {
     } group[TX_N_GROUPS];
 } tx_zero_norms;
 
+/* Of updates that need whole matrices (matrices.h). */
+typedef struct tx_matrices {
+    bool on;
+    int64_t numel;    /* elements of the largest bucket with a matrix */
+    int64_t moved;    /* of the largest matrix that is copied to be in one piece; 0: none is */
+    float *direction; /* owned; [numel] */
+    float *room[2];   /* owned; [moved] */
+    tx_newton_schulz work;
+} tx_matrices;
+
 typedef struct tx_zero {
     tx_unit_hooks hooks; /* for a model's batches */
     tx_ctx *c;           /* borrowed, as the next three */
@@ -101,6 +112,7 @@ typedef struct tx_zero {
     void *grad;
     float *master, *state[TX_OPTIM_MAX_STATE];
     tx_offload offload;
+    tx_matrices matrices;
     /* what is kept, bucket by bucket in the order of memory, cut where offload.h cuts: */
     tx_fragment *fragment;
     tx_optim_range *range; /* the fragment's numbers; without training masters or values only */

@@ -119,6 +119,7 @@ static const axis_choice dtype_choices[] = { { "fp32", "" },
                                              { "fp16-grads", "--fp16 --grad-dtype fp16 --initial-loss-scale 1024" },
                                              { "fp32-sums", "--bf16 --grad-dtype bf16 --grad-reduce-dtype fp32" },
                                              { "bf16-sums", "--bf16 --grad-reduce-dtype bf16" } };
+#define MUON "--optimizer muon --muon-fp32-matmul-prec high "
 /* A row for each that updates in another way; its rate changes weights about as much as Adam's does. */
 static const axis_choice optimizer_choices[] = {
     { "adam", "" },
@@ -128,6 +129,8 @@ static const axis_choice optimizer_choices[] = {
     { "adagrad", "--optimizer adagrad --lr 5e-3 --min-lr 5e-4" },
     { "lion", "--optimizer lion --lr 5e-4 --min-lr 5e-5" },
     { "lamb", "--optimizer lamb --lr 2e-2 --min-lr 2e-3" },
+    { "muon", MUON "--muon-nesterov --muon-coefficient-type simple" },
+    { "muon-parts", MUON "--muon-tp-mode distributed --muon-scale-mode unit_rms_norm --muon-no-split-qkv" },
 };
 
 /* Who keeps it: ZeRO's run alone has these flags. A path in them is a folder for files. */
@@ -235,6 +238,7 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == RAMP && b == MICRO && k) return !i;
     if (a == STAGE && (b == OFFLOAD || b == BUCKETS) && k) return i > 0 && (b != OFFLOAD || k < 3 || i == 3);
     if (a == STAGE && b == STAYS && k) return i == 3;
+    if (a == OPTIMIZER && b == OFFLOAD && k) return !strstr(optimizer_choices[i].flags, MUON);
     if (a == MODEL && b == DTYPE && k) return !strstr(axes[MODEL].choice[i].flags, "--num-experts");
     return true;
 }
