@@ -247,11 +247,11 @@ typedef struct tx_optimizer_group {
     const char *pattern; /* NULL: the parameters that no pattern matches */
     double lr;
     double weight_decay;  /* for those of its parameters that decay */
-    double betas[2], eps; /* Adam's, the same for all groups */
+    double betas[2], eps; /* Adam's, Lion's betas, Adagrad's eps, the same for all groups; 0: it has none */
     double momentum;      /* SGD's, likewise */
 } tx_optimizer_group;
 
-TX_API const char *tx_optimizer_name(const tx_optimizer *o); /* "adam", "sgd", or the name of a user-defined one */
+TX_API const char *tx_optimizer_name(const tx_optimizer *o); /* --optimizer's word, or a user-defined one's name */
 TX_API int64_t tx_optimizer_steps(const tx_optimizer *o);    /* updates that were taken */
 TX_API int tx_optimizer_n_groups(const tx_optimizer *o);
 TX_API tx_status tx_optimizer_group_at(const tx_optimizer *o, int group, tx_optimizer_group *out); /* TX_ERR_ARG */
@@ -259,8 +259,8 @@ TX_API tx_status tx_optimizer_group_at(const tx_optimizer *o, int group, tx_opti
 /* tx_optimizer_set_lr: the learning rate of one group for the next update only, in place of the schedule's times the
  * group's factor.
  * tx_optimizer_set_weight_decay: the weight decay of one group from now on, in place of the options' times its factor.
- * tx_optimizer_set_betas, tx_optimizer_set_momentum: Adam's betas and SGD's momentum from now on, for all groups.
- * (OneCycle sets the betas again with each step.)
+ * tx_optimizer_set_betas, tx_optimizer_set_momentum: Adam's or Lion's betas and SGD's momentum from now on, for all
+ * groups. (OneCycle sets the betas again with each step.)
  * TX_ERR_ARG: there is no such group, or the number is negative, not finite or, for betas and momentum, not less than
  * 1; nothing is changed. Checkpoints contain all of these settings. */
 TX_API tx_status tx_optimizer_set_lr(tx_optimizer *o, int group, double lr);

@@ -275,11 +275,11 @@ static bool has_buffers_of(const tx_source *src, const tx_optim_type *o)
 static void find_optimizer(tx_source *src)
 {
     const char *word = json_string_value(json_object_get(src->run, "optimizer"));
-    for (int kind = 1; tx_optim_type_at(kind - 1); kind++) {
-        bool named = word && !strcmp(word, tx_optimizer_kind_word((enum tx_optimizer_kind)kind));
-        if (!has_buffers_of(src, tx_optim_type_at(kind - 1)) || (src->optimizer && !named)) continue;
-        src->optimizer = (enum tx_optimizer_kind)kind;
-    }
+    enum tx_optimizer_kind named = word ? tx_optimizer_kind_of(word) : (enum tx_optimizer_kind)0;
+    const tx_optim_type *o;
+    for (int i = 0; (o = tx_optim_type_at(i)) && !src->optimizer; i++)
+        if (has_buffers_of(src, o)) src->optimizer = (enum tx_optimizer_kind)(i + 1);
+    if (named && has_buffers_of(src, tx_optim_type_of(named))) src->optimizer = named;
 }
 
 static tx_status open_native(tx_source *src)

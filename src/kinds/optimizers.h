@@ -12,12 +12,11 @@ enum {
     TX_OPTIMIZER_PLAIN = 0,
     TX_OPTIMIZER_MOMENTS = 1,    /* keeps Adam's two averages */
     TX_OPTIMIZER_BETAS = 2,      /* has decays of averages, which torch calls betas */
-    TX_OPTIMIZER_COUPLED = 4,    /* weight decay is part of the gradient */
-    TX_OPTIMIZER_MEGATRON = 8,   /* Megatron has it, and so its checkpoints a place for its state */
-    TX_OPTIMIZER_DEEPSPEED = 16, /* DeepSpeed's checkpoints have one */
-    TX_OPTIMIZER_UNIVERSAL = 32, /* its universal ones, too */
-    TX_OPTIMIZER_NORMS = 64,     /* its update needs norms of whole tensors: optim.h's `measure` goes before it */
-    TX_OPTIMIZER_MATRICES = 128  /* an update of a layer's matrix needs all of it (zero/matrices.h) */
+    TX_OPTIMIZER_MEGATRON = 4,   /* Megatron has it, and so its checkpoints a place for its state */
+    TX_OPTIMIZER_DEEPSPEED = 8,  /* DeepSpeed's checkpoints have one */
+    TX_OPTIMIZER_UNIVERSAL = 16, /* its universal ones, too */
+    TX_OPTIMIZER_NORMS = 32,     /* its update needs norms of whole tensors: optim.h's `measure` goes before it */
+    TX_OPTIMIZER_MATRICES = 64   /* an update of a layer's matrix needs all of it (zero/matrices.h) */
 };
 
 /*   X(constant, word, its tx_optim_type (optim/optim.h), DeepSpeed's name, another name in DeepSpeed's JSON or NULL,
@@ -25,17 +24,17 @@ enum {
 /* clang-format off */
 #define TX_OPTIMIZERS(X)                                                                                            \
     X(TX_OPTIMIZER_ADAM, "adam", tx_optim_adam, "Adam", "AdamW",                                                    \
-      "betas|eps|torch_adam|adam_w_mode|bias_correction|amsgrad|fused|foreach|set_grad_none",                       \
+      "betas|eps|torch_adam|adam_w_mode|bias_correction|amsgrad|fused|foreach|set_grad_none|fp32_optimizer_states", \
       TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_MEGATRON | TX_OPTIMIZER_DEEPSPEED |                  \
           TX_OPTIMIZER_UNIVERSAL)                                                                                   \
     X(TX_OPTIMIZER_SGD, "sgd", tx_optim_sgd, "SGD", NULL,                                                           \
       "momentum|nesterov|dampening|maximize|fused|foreach|differentiable",                                          \
-      TX_OPTIMIZER_COUPLED | TX_OPTIMIZER_MEGATRON | TX_OPTIMIZER_DEEPSPEED)                                        \
+      TX_OPTIMIZER_MEGATRON | TX_OPTIMIZER_DEEPSPEED)                                                               \
     X(TX_OPTIMIZER_LION, "lion", tx_optim_lion, "Lion", NULL, "betas|set_grad_none|fp32_optimizer_states",          \
       TX_OPTIMIZER_BETAS | TX_OPTIMIZER_MEGATRON | TX_OPTIMIZER_DEEPSPEED)                                          \
     X(TX_OPTIMIZER_ADAGRAD, "adagrad", tx_optim_adagrad, "Adagrad", NULL,                                           \
       "eps|lr_decay|initial_accumulator_value|amsgrad|maximize|fused|foreach|differentiable|fp32_optimizer_states", \
-      TX_OPTIMIZER_COUPLED | TX_OPTIMIZER_DEEPSPEED)                                                                \
+      TX_OPTIMIZER_DEEPSPEED)                                                                                       \
     X(TX_OPTIMIZER_LAMB, "lamb", tx_optim_lamb, "Lamb", "FusedLamb",                                                \
       "betas|eps|bias_correction|eps_inside_sqrt|max_coeff|min_coeff|amsgrad",                                      \
       TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_DEEPSPEED | TX_OPTIMIZER_NORMS)                         \
