@@ -66,7 +66,8 @@ typedef struct tx_volume_shared {
 
     /* ZeRO 3: what is gathered before use, [1]: and waits where it is from forward to backward; what is whole always */
     tx_volume_buckets gathered[TX_N_GATHERED][2], whole;
-    int64_t measured, measured_split; /* tensors whose norms the update needs; of these, those that tensor ranks split */
+    int64_t measured,
+        measured_split; /* tensors whose norms the update needs; of these, those that tensor ranks split */
 } tx_volume_shared;
 
 /* By which ranks those are: all along the data axis, or those with the same experts where these are divided. */
