@@ -115,6 +115,44 @@ static void a_group_is_asked(void **state)
                       .at_first = groups_say_what_they_have });
 }
 
+static void lion_has_its_own_numbers(tx_engine *e, const handled *r)
+{
+    (void)r;
+    tx_optimizer_group g;
+    assert_string_equal(tx_optimizer_name(tx_engine_optimizer(e)), "lion");
+    ASSERT_OK(tx_optimizer_group_at(tx_engine_optimizer(e), 0, &g));
+    assert_true(g.betas[0] == 0.95 && g.betas[1] == 0.5 && g.eps == 0);
+}
+
+static void adagrad_has_its_own_numbers(tx_engine *e, const handled *r)
+{
+    (void)r;
+    tx_optimizer_group g;
+    assert_string_equal(tx_optimizer_name(tx_engine_optimizer(e)), "adagrad");
+    ASSERT_OK(tx_optimizer_group_at(tx_engine_optimizer(e), 0, &g));
+    assert_true(g.betas[0] == 0 && g.betas[1] == 0 && g.eps == 1e-4);
+}
+
+/* Betas of Lion that are set, are those of its updates. */
+static void set_lions_betas(tx_engine *e, const handled *r)
+{
+    (void)r;
+    ASSERT_OK(tx_optimizer_set_betas(tx_engine_optimizer(e), 0.8, 0.7));
+}
+
+static void other_optimizers_are_asked(void **state)
+{
+    (void)state;
+    handle((handled){ .n = 1, .flags = "--optimizer lion --lion-beta2 0.5", .at_first = lion_has_its_own_numbers });
+    handle((handled){
+        .n = 1, .flags = "--optimizer adagrad --adagrad-eps 1e-4", .at_first = adagrad_has_its_own_numbers });
+    handled options = handle((handled){ .n = 1, .flags = "--optimizer lion --lion-beta1 0.8 --lion-beta2 0.7" });
+    handled set = handle((handled){ .n = 1, .flags = "--optimizer lion", .at_first = set_lions_betas });
+    assert_same_losses(&options, &set, 0);
+    handled left = handle((handled){ .n = 1, .flags = "--optimizer lion" });
+    assert_true(left.loss[STEPS - 1] != set.loss[STEPS - 1]);
+}
+
 /* What the factors say, set by hand; and betas that are other options'. */
 static void set_as_factors(tx_engine *e, const handled *r)
 {
@@ -352,6 +390,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCRATCH_TEST(a_group_is_asked),
+        SCRATCH_TEST(other_optimizers_are_asked),
         SCRATCH_TEST(what_is_set_is_in_the_updates),
         SCRATCH_TEST(checkpoints_keep_what_is_set),
         SCRATCH_TEST(a_state_is_given_and_taken),

@@ -59,7 +59,7 @@ static void numbers_are_deepspeeds(void **state)
     json_decref(cases);
 }
 
-/* With SGD there are no betas to cycle, and WarmupLR without a --lr ends at its own default. */
+/* With SGD there are no betas to cycle, with Lion there are, and WarmupLR without a --lr ends at its own default. */
 static void what_is_left_out(void **state)
 {
     (void)state;
@@ -70,6 +70,12 @@ static void what_is_left_out(void **state)
                                      "--optimizer sgd"));
     tx_ds_schedule s = tx_ds_schedule_from_config(cfg);
     assert_false(tx_ds_schedule_betas(&s, 3, betas));
+    tx_config_free(cfg);
+    ASSERT_OK(tx_config_parse_string(&cfg, "engine",
+                                     "--micro-batch-size 1 --lr_schedule OneCycle --cycle_min_lr 0.1 --cycle_max_lr 1 "
+                                     "--optimizer lion"));
+    s = tx_ds_schedule_from_config(cfg);
+    assert_true(tx_ds_schedule_betas(&s, 3, betas));
     tx_config_free(cfg);
     ASSERT_OK(tx_config_parse_string(&cfg, "engine", "--micro-batch-size 1 --lr-schedule WarmupLR"));
     s = tx_ds_schedule_from_config(cfg);
