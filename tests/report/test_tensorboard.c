@@ -155,6 +155,12 @@ static void tags_of_megatron(void **state)
                               "grad-norm 10 1.5\ngrad-norm vs samples 40 1.5\n");
     assert_null(strstr(got.data, "tokens 640"));
     assert_null(strstr(got.data, "\nbatch-size 10"));
+    assert_null(strstr(got.data, "decoupled-learning-rate"));
+    tx_str_free(&got);
+    tx_step_record own = step;
+    own.decoupled_lr = 0.5;
+    got = events_of("", 1, &own);
+    ASSERT_CONTAINS(got.data, "\nlearning-rate vs samples 40 0.25\ndecoupled-learning-rate 10 0.5\nlm loss 10 2.5\n");
     tx_str_free(&got);
 }
 
