@@ -77,6 +77,15 @@ static const struct set {
       "True" },
     { "{\"optimizer\": {\"type\": \"Lamb\", \"params\": {\"betas\": [0.8, 0.95]}}}", "adam_beta2", "0.95" },
     { "{\"optimizer\": {\"type\": \"Adagrad\", \"params\": {\"eps\": 1e-6}}}", "adagrad_eps", "1e-06" },
+    { "{\"optimizer\": {\"type\": \"Muon\"}}", "optimizer", "muon" },
+    { "{\"optimizer\": {\"type\": \"Muon\"}}", "muon_momentum", "0.95" },
+    { "{\"optimizer\": {\"type\": \"Muon\"}}", "muon_nesterov", "True" },
+    { "{\"optimizer\": {\"type\": \"Muon\"}}", "muon_split_qkv", "False" },
+    { "{\"optimizer\": {\"type\": \"Muon\"}}", "muon_scale_mode", "shape_scaling" },
+    { "{\"optimizer\": {\"type\": \"Muon\"}}", "muon_coefficient_type", "simple" },
+    { "{\"optimizer\": {\"type\": \"Muon\"}}", "adam_beta2", "0.95" },
+    { "{\"optimizer\": {\"type\": \"Muon\", \"params\": {\"momentum\": 0.8, \"eps\": 1e-7}}}", "muon_momentum", "0.8" },
+    { "{\"optimizer\": {\"type\": \"Muon\", \"params\": {\"momentum\": 0.8, \"eps\": 1e-7}}}", "adam_eps", "1e-07" },
     { "{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"adam_w_mode\": false}}}", "decoupled_weight_decay",
       "False" },
     { "{\"optimizer\": {\"params\": {\"lr\": 1e-3}}}", "lr", "0.001" },
@@ -482,7 +491,10 @@ static const struct wrong {
       "not built" },
     { GOOD, "{\"optimizer\": {\"type\": \"OneBitAdam\"}}",
       "ds.json: line 1, column 16: optimizer.type OneBitAdam: there are Adam (also AdamW), SGD, Lion, "
-      "Adagrad and Lamb (also FusedLamb); with Megatron-DeepSpeed the section is not used, leave it out" },
+      "Adagrad, Lamb (also FusedLamb) and Muon; with Megatron-DeepSpeed the section is not used, leave it out" },
+    { GOOD, "{\"optimizer\": {\"type\": \"Muon\",\n \"params\": {\"muon_lr\": 0.02}}}",
+      "ds.json: line 2, column 13: optimizer.params.muon_lr: matrices and the rest have one learning rate, lr; "
+      "--muon-extra-scale-factor makes Muon's updates larger or smaller" },
     { GOOD, "{\"optimizer\": {\"type\": \"Lion\",\n \"params\": {\"eps\": 1e-8}}}",
       "ds.json: line 2, column 13: optimizer.params.eps is no parameter of Lion, which takes lr weight_decay "
       "max_grad_norm betas set_grad_none fp32_optimizer_states" },

@@ -83,6 +83,31 @@ static void gradients_of_two_bytes(void **state)
     assert_int_equal(failed, 0);
 }
 
+/* Updates of whole matrices: each way to split them, experts, and BERT. */
+static void whole_matrices(void **state)
+{
+    (void)state;
+    static const char *const words[] = { "1x1x3 muon",
+                                         "2x2x2 muon sequence interleaved",
+                                         "4x1x2 muon gqa",
+                                         "2x1x2 muon mixtral ep2",
+                                         "2x1x2 muon mixtral ep2-whole",
+                                         "1x2x2 muon bert",
+                                         "4x1x1 muon-parts llama",
+                                         "2x2x1 muon-parts mixtral" };
+    bounds most = { 0 };
+    int failed = 0;
+    for (int i = 0; i < LENGTH(words); i++) {
+        layout_case c = case_of(words[i]);
+        assert_true(is_possible(&c));
+        failed += !passes(&c, &most);
+    }
+    print_message("most off: loss %.1e, gradient norm %.1e, weights %.1e\n", most.loss, most.norm, most.weights);
+    forget_references();
+    assert_int_equal(failed, 0);
+    assert_true(most.weights < 1e-5);
+}
+
 /* All of the axes of layouts, none of ZeRO's. */
 static const int taken[N_AXES] = {
     [LAYOUT] = 99,  [SEQUENCE] = 99, [SCHEDULE] = 99, [RECOMPUTE] = 99, [EXPERTS] = 99, [SUMS] = 99,
@@ -161,6 +186,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_equal_one_rank),
         cmocka_unit_test(gradients_of_two_bytes),
+        cmocka_unit_test(whole_matrices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,6 +156,28 @@ static void stage_1_may_sum_every_micro_batch(void **state)
     forget_results();
 }
 
+/* Updates of whole matrices, which ranks take turns at. */
+static void whole_matrices(void **state)
+{
+    (void)state;
+    static const char *const words[] = { "1x1x3 stage1 muon",
+                                         "1x1x5 stage2 muon llama small",
+                                         "2x1x2 stage3 muon nothing",
+                                         "1x2x4 stage3 muon norms bf16",
+                                         "2x1x2 stage1 muon-parts gqa all-reduce",
+                                         "2x1x2 stage2 muon mixtral ep2",
+                                         "1x1x2 stage1 muon fp16 broadcast" };
+    double most = 0;
+    int failed = 0;
+    for (int i = 0; i < LENGTH(words); i++) {
+        layout_case c = case_of(words[i]);
+        assert_true(is_possible(&c));
+        failed += !passes(&c, &most);
+    }
+    forget_results();
+    assert_int_equal(failed, 0);
+}
+
 /* ---- all combinations ---- */
 
 /* The choices [0, n) of each axis, all with all: what the issue of ZeRO is, then what it must not matter to. */
@@ -199,6 +221,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_stage_is_stage_0),
         cmocka_unit_test(stage_1_may_sum_every_micro_batch),
+        cmocka_unit_test(whole_matrices),
     };
     int code = 2;
     setenv("TX_AIO_IN_MEMORY", "1", 1); /* the scratch folder may be no disk's */
