@@ -89,7 +89,7 @@ static void open_flat(bench *b, tx_world *w)
     if (!last->host || last->host == tx_world_size(w) - 1) return;
     tx_world_by_hosts(w, false);
     check(tx_comm_split(&b->flat, b->g, 0, "flat"));
-    printf(tx_world_rank(w) ? "" : "%d hosts: host by host, and from each rank to each other\n", last->host + 1);
+    if (!tx_world_rank(w)) printf("%d hosts: host by host, and from each rank to each other\n", last->host + 1);
 }
 
 int main(int argc, char **argv)

@@ -114,13 +114,15 @@ static tx__section span_of(const lane *l, int piece)
 
 /* ---- memory of a lane ---- */
 
-static tx_status make_room(lane *l)
+/* For all calls of the group. Who broadcasts has all pieces of a chunk; of a result's 16 bits the sum has 32. */
+static tx_status make_room(lane *l, const tx_request *r)
 {
+    static const char what[] = "messages between hosts";
     const tx__host_map *m = &l->g->hosts->map;
-    int64_t own = (int64_t)m->n_held * most_of_member(l->g), common = (int64_t)TX__PIECE * m->all.most;
-    if (l->results) return TX_OK;
-    TX_TRY(tx_alloc(&l->sums, 2, (size_t)(own > common ? own : common), "messages between hosts"));
-    return tx_shared_alloc(&l->results, (size_t)(own > common ? own : common), "messages between hosts");
+    int64_t own = (int64_t)m->n_held * most_of_member(l->g), all = (int64_t)TX__PIECE * m->all.most;
+    int64_t share = (int64_t)TX__PIECE * ((m->all.most + m->count[m->own] - 1) / m->count[m->own]);
+    if (!l->sums && sums(r)) TX_TRY(tx_alloc(&l->sums, 2, (size_t)(own > share ? own : share), what));
+    return l->results ? TX_OK : tx_shared_alloc(&l->results, (size_t)(own > all ? own : all), what);
 }
 
 static unsigned char *sum_at(const lane *l, int piece)
@@ -452,7 +454,7 @@ static tx_status begin(tx_comm *g)
         if (l->step != FREE) return TX_OK;
         if (gives(r)) TX_TRY(may_send(g, DOWN, &may));
         if (!may) return TX_OK;
-        TX_TRY(make_room(l));
+        TX_TRY(make_room(l, r));
         l->r = r;
         l->chunk = r->published++;
         l->forwarded = 0;
@@ -497,8 +499,9 @@ static tx_status move_lane(lane *l)
         l->step = FOLD;
         return TX_OK;
     case FOLD:
-        if (l->fold.worked) TX_TRY(may_send(l->g, UP, &come));
-        if (!l->fold.worked || !come) return TX_OK;
+        if (!l->fold.worked) return TX_OK;
+        TX_TRY(may_send(l->g, UP, &come));
+        if (!come) return TX_OK;
         TX_TRY(send_up(l));
         l->step = RESULTS;
         return TX_OK;
@@ -651,7 +654,7 @@ static tx_status open_lanes(tx_comm *g)
 tx_status tx__hosts_open(tx_comm *g, int64_t id)
 {
     tx__host_map map;
-    struct tx__by_hosts *h;
+    struct tx__by_hosts *h = NULL;
     if (g->world->flat) return TX_OK;
     TX_TRY(tx__host_map_open(&map, g));
     bool saves = map.all.hosts > 1 && map.all.most > 1 && map.all.most <= TX__MEMBERS;
