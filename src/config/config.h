@@ -18,7 +18,7 @@
 #include "kinds/commands.h"
 #include "kinds/formats.h"
 #include "kinds/models.h"
-#include "kinds/newton_schulz.h"
+#include "kinds/ns_coefficients.h"
 #include "kinds/optimizers.h"
 #include "kinds/schedules.h"
 #include "kinds/tasks.h"

@@ -118,13 +118,6 @@ struct reading {
     } tensorboard, csv;
 };
 
-/* Of a long path what tells files apart: a message has room for so much. */
-static const char *file_end(const char *path)
-{
-    size_t n = strlen(path);
-    return n > 100 ? path + n - 100 : path;
-}
-
 static void wrong(const reading *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void wrong(const reading *r, const char *fmt, ...)
 {
@@ -133,7 +126,8 @@ static void wrong(const reading *r, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    tx__violate(r->found, "%s: line %d, column %d: %s", file_end(r->file), r->at.line, r->at.column, text);
+    tx__violate(r->found, "%s: line %d, column %d: %s", tx__deepspeed_file_end(r->file), r->at.line, r->at.column,
+                text);
 }
 
 static tx_status note(const reading *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -144,7 +138,7 @@ static tx_status note(const reading *r, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    return tx_str_printf(&r->d->notes, "%s: line %d: %s\n", file_end(r->file), r->at.line,
+    return tx_str_printf(&r->d->notes, "%s: line %d: %s\n", tx__deepspeed_file_end(r->file), r->at.line,
                          tx_printable(shown, sizeof shown, text));
 }
 
@@ -712,7 +706,7 @@ static tx__json_place batch_place(const reading *r)
 
 static void say_where(char text[160], const reading *r, tx__json_place at)
 {
-    snprintf(text, 160, "%s: line %d, column %d", file_end(r->file), at.line, at.column);
+    snprintf(text, 160, "%s: line %d, column %d", tx__deepspeed_file_end(r->file), at.line, at.column);
 }
 
 /* How many data-parallel ranks there are, and so whether it can hold, is known when all options are. */
@@ -861,40 +855,6 @@ out:
     tx_str_free(&text);
     tx_config_free(r.scratch);
     return st;
-}
-
-/* Whether a text has the flag as a word. */
-static bool names_flag(const char *text, const char *flag)
-{
-    size_t n = strlen(flag);
-    for (const char *p = strstr(text, "--"); p; p = strstr(p + 2, "--"))
-        if (!strncmp(p + 2, flag, n) && !strchr("abcdefghijklmnopqrstuvwxyz0123456789-_", p[2 + n])) return true;
-    return false;
-}
-
-void tx__deepspeed_explain(const tx__deepspeed *d, const tx_config *cfg, size_t first, tx_violations *found)
-{
-    size_t n = found->text.len;
-    char *rules = NULL;
-    if (!d->from || n <= first) return;
-    if (!found->st) found->st = tx_memdup0(&rules, found->text.data + first, n - first, "a message");
-    for (size_t i = 0; rules && i < tx__n_options; i++) {
-        const tx__origin *from = &d->from[i];
-        if (from->key && names_flag(rules, tx__options[i].flag))
-            tx__violate(found, "--%s is here %s, in %s, line %d, column %d", tx__options[i].flag, from->key,
-                        file_end(cfg->deepspeed_config), from->at.line, from->at.column);
-    }
-    tx_free(rules);
-}
-
-void tx__deepspeed_log(const tx__deepspeed *d)
-{
-    const char *line = d->notes.data;
-    while (line && *line) {
-        int n = (int)strcspn(line, "\n");
-        tx_info("%.*s", n, line);
-        line += n + 1;
-    }
 }
 
 void tx__deepspeed_deinit(tx__deepspeed *d)

@@ -31,6 +31,9 @@ tx_status tx__deepspeed_read(tx__deepspeed *d, tx_config *cfg, const char *const
  * that points to the file. */
 void tx__deepspeed_explain(const tx__deepspeed *d, const tx_config *cfg, size_t first, tx_violations *found);
 
+/* Of a long path what tells files apart: a message has room for so much. */
+const char *tx__deepspeed_file_end(const char *path);
+
 void tx__deepspeed_log(const tx__deepspeed *d);
 void tx__deepspeed_deinit(tx__deepspeed *d);
 

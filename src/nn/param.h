@@ -87,9 +87,9 @@ typedef struct tx_param {
     int n_tp, tp_rank;     /* how many shards, and which one this is; 1 and 0 where nothing is split */
     tx_over_tp over_tp;
     bool of_vocabulary; /* a matrix with a row for each token: the word embedding, the output layer */
-    int64_t fused[3]; /* rows of a query, key and value projection: those that belong to a group's queries, to its key
-                       * and to its value, one after the other, and again for each group; 0: it is none */
-    bool tied;        /* both ends of the pipeline have it: gradients are summed over the ends group */
+    int64_t fused[3];   /* rows of a query, key and value projection: those that belong to a group's queries, to its key
+                         * and to its value, one after the other, and again for each group; 0: it is none */
+    bool tied;          /* both ends of the pipeline have it: gradients are summed over the ends group */
     bool counted; /* this rank is the one of those with the same numbers that counts them in norms and saves them: the
                      first of the tensor-parallel ones, of a tied one the first stage's; and of a reduce group, whose
                      members have the same numbers without ZeRO, where experts are divided (tx_zero_open) */

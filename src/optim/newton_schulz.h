@@ -12,7 +12,7 @@
 
 #include "backend/ops.h"
 #include "comm/comm.h"
-#include "kinds/newton_schulz.h"
+#include "kinds/ns_coefficients.h"
 
 typedef struct tx_newton_schulz {
     enum tx_ns_coefficients coefficients;

@@ -782,7 +782,6 @@ static void lamb_ratios(tx_ctx *c, const int64_t *p, results *o)
     o->r[o->n - 1].exact = true;
 }
 
-
 /* p: n, with a gate, closed, only its go, all of the values' type, alone */
 static void blend(tx_ctx *c, const int64_t *p, results *o)
 {

@@ -154,7 +154,6 @@ static void test_lamb(void **state)
     for (int i = 0; i < 4; i++) lamb_steps(i & 1, i & 2);
 }
 
-
 /* Its gate, the root that it divides by, and the least one. */
 static void test_blend(void **state)
 {

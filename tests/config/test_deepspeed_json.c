@@ -506,7 +506,8 @@ static const struct wrong {
       "max_grad_norm betas eps bias_correction eps_inside_sqrt max_coeff min_coeff amsgrad" },
     { GOOD, "{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"max_coeff\": 0.5}}}",
       "ds.json: line 1, column 43: optimizer.params.max_coeff is no parameter of Adam, which takes lr weight_decay "
-      "max_grad_norm betas eps torch_adam adam_w_mode bias_correction amsgrad fused foreach set_grad_none" },
+      "max_grad_norm betas eps torch_adam adam_w_mode bias_correction amsgrad fused foreach set_grad_none "
+      "fp32_optimizer_states" },
     { GOOD, "{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"bias_correction\": false}}}",
       "ds.json: line 1, column 43: optimizer.params.bias_correction is false, and only true is built: Adam corrects "
       "its moments" },

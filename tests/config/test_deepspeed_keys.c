@@ -109,8 +109,9 @@ static void max_grad_norm_is_gradient_clipping(void **state)
 static void a_refused_optimizer_is_one_violation(void **state)
 {
     (void)state;
-    refuses(GOOD, "{\"optimizer\": {\"params\": {\"lr\": 1e-3, \"freeze_step\": 9}, \"type\": \"OneBitAdam\"}}",
-            "optimizer.type OneBitAdam: there are Adam (also AdamW), SGD, Lion, Adagrad and Lamb (also FusedLamb)");
+    refuses(
+        GOOD, "{\"optimizer\": {\"params\": {\"lr\": 1e-3, \"freeze_step\": 9}, \"type\": \"OneBitAdam\"}}",
+        "optimizer.type OneBitAdam: there are Adam (also AdamW), SGD, Lion, Adagrad, Lamb (also FusedLamb) and Muon");
     refuses(GOOD, "{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"freeze_step\": 9}}}",
             "unknown key \"optimizer.params.freeze_step\"");
 }

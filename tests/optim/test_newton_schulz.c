@@ -100,7 +100,8 @@ static void is_the_formula(void **state)
             for (int side = 0; side < 2; side++) {
                 check(backends[b], &(ns_case){ kinds[i], 9, 33, 5, TX_F32, 1e-4 }, side);
                 check(backends[b], &(ns_case){ kinds[i], 24, 7, 6, TX_F32, 1e-3 }, side);
-                check(backends[b], &(ns_case){ kinds[i], 1, 17, 5, TX_F32, 5e-3 }, side); /* A of the columns is of rank 1 */
+                check(backends[b], &(ns_case){ kinds[i], 1, 17, 5, TX_F32, 5e-3 },
+                      side); /* A of the columns is of rank 1 */
             }
     check("cpu", &(ns_case){ TX_NS_SIMPLE, 16, 40, 5, TX_BF16, 5e-2 }, false);
 }

@@ -1,12 +1,12 @@
-/* newton_schulz.h - the coefficients of Newton-Schulz iterations, x <- a x + (b A + c A²) x with A = x xᵀ:
+/* ns_coefficients.h - the coefficients of Newton-Schulz iterations, x <- a x + (b A + c A²) x with A = x xᵀ:
  * --muon-coefficient-type.
  *
  *  The numbers are those of NVIDIA's emerging_optimizers, which Megatron Core takes them from, with their sources:
  *  simple K. Jordan (kellerjordan.github.io/posts/muon), quintic F. Cesista
  * (leloykun.github.io/ponder/muon-opt-coeffs), polar_express arXiv:2505.16932 with its factor of safety, cans
  * arXiv:2506.10935, aol T. Boissin's flash-newton-schulz, deepseekv4 and cubic5 (arXiv:2606.00371). */
-#ifndef TX_KINDS_NEWTON_SCHULZ_H
-#define TX_KINDS_NEWTON_SCHULZ_H
+#ifndef TX_KINDS_NS_COEFFICIENTS_H
+#define TX_KINDS_NS_COEFFICIENTS_H
 
 #include "kinds/kind.h"
 
