@@ -839,13 +839,16 @@ tx_py *tx__param_group(tx__file *f, const tx__group *like, int64_t first, int64_
     return tx__set(f, g, "params", params);
 }
 
+/* With ZeRO the class that has another name is the one that DeepSpeed can use: it puts all parameters of a torch
+ * Adagrad into one group, and then misses the second. */
 tx_py *tx__optim_state(tx__file *f, const tx_py *const *state)
 {
     const tx_optim_type *o = tx__optim_of(f->c);
     const int64_t step = f->c->src->state.optim_step;
+    const bool other = f->c->zero_stage && o->other_name[0];
     tx_py *s = tx_py_dict(f->a);
-    tx__set(f, s, "step", o->counts ? tx_py_of_int(f->a, step) : tx__file_number(f, (float)step));
-    for (int k = 0; k < o->n_state; k++) tx__set(f, s, o->state_name[k], state[k]);
+    tx__set(f, s, "step", o->counts || other ? tx_py_of_int(f->a, step) : tx__file_number(f, (float)step));
+    for (int k = 0; k < o->n_state; k++) tx__set(f, s, other ? o->other_name[k] : o->state_name[k], state[k]);
     return s;
 }
 
