@@ -25,6 +25,22 @@ for hosts in node0:2,node1:2 node0:3,node1:1 node0:1,node1:2,node2:1; do
     ranks "$hosts" "$n" "$build/comm_ranks" all
 done
 
+# A run whose gradients go host by host is that in which each rank sends to each other, and that of four ranks on one host.
+data=${TX_DATA:?}/dataset/tiny_text_document
+flags="--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 --micro-batch-size 1
+    --global-batch-size 8 --train-samples 32 --lr 1e-3 --min-lr 1e-4 --lr-decay-style linear --tokenizer-type NullTokenizer
+    --vocab-size 50257 --data-path $data --split 80,10,10 --log-interval 1 --eval-iters 1 --eval-interval 100 --threads 1"
+for way in "" flat one; do
+    hosts=node0:2,node1:2
+    [ "$way" = one ] && hosts=node0:4
+    TX_HOST_COMM=${way#one} ranks $hosts 4 "$TRIAX" pretrain-gpt $flags --save "ck$way" --save-interval 4
+    grep -oE 'iteration +[0-9]+/.*' out | sed -E 's/ elapsed[^|]*\|//' >"steps$way"
+    [ "$(grep -c 'lm loss' "steps$way")" -eq 4 ] || { cat out; die "${way:-host by host}: no four steps"; }
+    "$TRIAX" inspect "ck$way" --verify >"inspect$way" 2>&1 || { cat "inspect$way"; die "the checkpoint of ${way:-host by host}"; }
+    (cd "ck$way" && find . -name '*.safetensors' -exec sha256sum {} + | sort -k2) >"sums$way"
+done
+[ -s sums ] && cmp sums sumsflat && cmp sums sumsone || die "weights depend on the way that sums take"
+
 # 100 Mbit/s each way
 for i in 0 1; do
     tc -n "$tag$i" qdisc add dev eth0 root tbf rate 100mbit burst 64kb latency 100ms || skip "tc cannot limit a link here"
