@@ -282,14 +282,14 @@ static inline int axes_flags(char *text, size_t cap, const layout_case *c, int f
     return n;
 }
 
-/* Learning rates; momentum, too, goes with a cycle, whose rates are low enough that Adam does not make much of
- * rounding. */
+/* Learning rates; momentum, too, goes with a cycle, whose second beta would have Adam magnify rounding where gradients
+ * are hardly more: eps is above that. */
 static inline const char *rate_flags(const layout_case *c)
 {
     if (!c->at[RATE]) return "--lr 2e-3 --min-lr 2e-4 --lr-decay-style cosine ";
     if (c->at[RATE] == 2) return "--lr 2e-3 --min-lr 2e-4 --decoupled-lr 5e-3 --lr-decay-style linear ";
     return "--lr-schedule OneCycle --cycle-min-lr 2e-4 --cycle-max-lr 1e-3 --cycle-first-step-size 3 "
-           "--cycle-second-step-size 4 --decay-step-size 2 --decay-lr-rate 0.5 ";
+           "--cycle-second-step-size 4 --decay-step-size 2 --decay-lr-rate 0.5 --adam-eps 1e-6 ";
 }
 
 /* What is computed. */
