@@ -1,7 +1,7 @@
 /* muon.c - Muon (K. Jordan, kellerjordan.github.io/posts/muon): of a layer's matrix
  *
  *      m = β m + (1-β) g,   u = (1-β) g + β m with --muon-nesterov, else m
- *      p -= lr (s O + weight_decay p),   O the orthogonal matrix nearest to u (newton_schulz.h), s of its sides
+ *      p -= lr (s O + weight_decay p),   O the orthogonal matrix nearest to u (orthogonal.h), s of its sides
  *
  *  as Megatron Core has it; everything else is Adam's. O needs all of u, so zero/matrices.c makes it between the two
  * lines, for all matrices of a bucket. */

@@ -1,7 +1,7 @@
 /* matrices.h - updates that need whole matrices (TX_OPTIMIZER_MATRICES), of what ZeRO and tensor ranks divide.
  *
  *  An optimizer makes of a matrix's gradient a direction, element by element, and of the whole direction an orthogonal
- *  matrix (optim/newton_schulz.h), which the weights then follow, again element by element. Bucket by bucket:
+ *  matrix (optim/orthogonal.h), which the weights then follow, again element by element. Bucket by bucket:
  *
  *      1  a rank makes the directions of what it keeps, in its part of a buffer as large as the bucket
  *      2  all-gather of the buffer's parts                                                        ZeRO 1 and higher

@@ -3,8 +3,8 @@
 #ifndef TX_ZERO_ZERO_STATE_H
 #define TX_ZERO_ZERO_STATE_H
 
-#include "optim/newton_schulz.h"
 #include "optim/optim.h"
+#include "optim/orthogonal.h"
 #include "parallel/grid.h"
 #include "zero/flat.h"
 #include "zero/pool.h"

@@ -43,6 +43,7 @@ static void resumed_runs_have_the_same_bits(void **state)
         "--lr-decay-tokens 1100 --weight-decay-incr-style linear --start-weight-decay 0 --end-weight-decay 1",
         "--lr-decay-style inverse-square-root",
         "--apply-layernorm-1p --hidden-dropout 0.2",
+        "--optimizer muon --muon-nesterov --adam-beta1 0.8 --weight-decay 0.1",
     };
     for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
         run_and_save(in_scratch("straight%zu", i), how[i], 10, 0);
@@ -152,6 +153,7 @@ static void options_say_what_is_taken_from_a_checkpoint(void **state)
     static const char *const refused[][2] = {
         { "--lr 2e-3", "class input value 0.002 and checkpoint value 0.001 for learning rate do not match" },
         { "--optimizer sgd", "holds the state of another optimizer (there is no momentum_buffer)" },
+        { "--optimizer muon", "holds the state of another optimizer (there is no muon_exp_avg)" },
         { "--optimizer adagrad", "holds the state of another optimizer (there is no sum)" },
         { "--optimizer lion", "holds the state of another optimizer (there is exp_avg_sq, too)" },
     };

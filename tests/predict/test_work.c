@@ -109,6 +109,7 @@ static void a_dry_run_does_what_a_step_does(void **state)
         ("--global-batch-size 2 --bf16 --swiglu --normalization RMSNorm --use-rotary-position-embeddings "
          "--untie-embeddings-and-output-weights --disable-bias-linear"),
         "--global-batch-size 2 --fp16 --loss-scale 8 --clip-grad 0 --optimizer sgd",
+        "--global-batch-size 2 --bf16 --optimizer muon --muon-nesterov",
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) is_what_a_step_does(cases[i]);
 }

@@ -65,6 +65,8 @@ static const char *const runs[] = {
     "--zero-stage 2 --zero-reduce-bucket-size 60000 --bf16",
     "--zero-stage 3 --zero-param-persistence-threshold 100 --optimizer sgd",
     "--zero-stage 3 --zero-max-reuse-distance 1e9 --checkpoint-activations --bf16 " LLAMA,
+    "--optimizer muon",
+    "--zero-stage 2 --bf16 --optimizer muon --muon-fp32-matmul-prec high --muon-no-split-qkv " LLAMA,
     BERT,
     BERT "--bf16 --fp32-residual-connection --bert-no-binary-head --mask-prob 0.01 --threads 1",
     BERT "--post-layernorm --fp16 --initial-loss-scale 256 --recompute-activations",

@@ -1,4 +1,4 @@
-/* newton_schulz.h - the matrix that is nearly orthogonal and nearest to another: for M = U S Vᵀ nearly U Vᵀ.
+/* orthogonal.h - the matrix that is nearly orthogonal and nearest to another: for M = U S Vᵀ nearly U Vᵀ.
  *
  *      X = M / |M|    k times:  A = X Xᵀ,  X <- a X + (b A + c A²) X      the singular values go to about 1
  *
@@ -7,8 +7,8 @@
  * the sum of theirs, and nothing else is exchanged. It is composed of ops. Products are in `type`, sums of fp32 or
  * better; the norm is exact, as that of all gradients. Source: K. Jordan, kellerjordan.github.io/posts/muon; NVIDIA's
  * emerging_optimizers (muon_utils.py). */
-#ifndef TX_OPTIM_NEWTON_SCHULZ_H
-#define TX_OPTIM_NEWTON_SCHULZ_H
+#ifndef TX_OPTIM_ORTHOGONAL_H
+#define TX_OPTIM_ORTHOGONAL_H
 
 #include "backend/ops.h"
 #include "comm/comm.h"

@@ -3,7 +3,7 @@
 #include "support.h"
 
 #include "base/rng.h"
-#include "optim/newton_schulz.h"
+#include "optim/orthogonal.h"
 
 enum { MOST = 40 };
 typedef double matrix[MOST][MOST];

@@ -1,5 +1,5 @@
-/* newton_schulz.c - Newton-Schulz iterations, of ops. */
-#include "optim/newton_schulz.h"
+/* orthogonal.c - Newton-Schulz iterations, of ops. */
+#include "optim/orthogonal.h"
 
 #include "base/arena.h"
 
