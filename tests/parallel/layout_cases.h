@@ -77,6 +77,7 @@ static const axis_choice sums_choices[] = { { "-", "" },
 static const axis_choice dropout_choices[] = { { "-", "--hidden-dropout 0 --attention-dropout 0" },
                                                { "dropout", "--hidden-dropout 0.1 --attention-dropout 0.1" } };
 static const axis_choice ramp_choices[] = { { "-", NULL }, { "ramp-up", NULL } };
+enum { ONE_CYCLE = 1 };
 static const axis_choice rate_choices[] = { { "-", NULL }, { "one-cycle", NULL }, { "decoupled", NULL } };
 static const axis_choice layers_choices[] = { { "even", NULL }, { "uneven", NULL } };
 /* Rows of the last are so many that all but the first tensor rank's are padding. */
@@ -238,6 +239,7 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == RAMP && b == MICRO && k) return !i;
     if (a == STAGE && (b == OFFLOAD || b == BUCKETS) && k) return i > 0 && (b != OFFLOAD || k < 3 || i == 3);
     if (a == STAGE && b == STAYS && k) return i == 3;
+    if (a == RATE && b == OPTIMIZER && k) return i != ONE_CYCLE || !strstr(optimizer_choices[k].flags, "--min-lr");
     if (a == OPTIMIZER && b == OFFLOAD && k) return !strstr(optimizer_choices[i].flags, MUON);
     if (a == MODEL && b == DTYPE && k) return !strstr(axes[MODEL].choice[i].flags, "--num-experts");
     return true;

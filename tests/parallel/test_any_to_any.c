@@ -96,9 +96,9 @@ static pair draw_pair(draws *d, int number)
         if (number / LENGTH(models) % 3 < 2) p.b.at[DTYPE] = p.a.at[DTYPE];
     } while (vocab_of(&p.a) != vocab_of(&p.b) || !memcmp(&p.a, &p.b, sizeof p.a));
     p.a.at[DROPOUT] = p.b.at[DROPOUT] = draw(d, 2);
+    p.a.at[RATE] = p.b.at[RATE] = number / 2 % axes[RATE].n;
     do p.a.at[OPTIMIZER] = p.b.at[OPTIMIZER] = draw(d, axes[OPTIMIZER].n);
     while (!is_possible(&p.a) || !is_possible(&p.b));
-    p.a.at[RATE] = p.b.at[RATE] = number / 2 % axes[RATE].n;
     return p;
 }
 
