@@ -265,10 +265,10 @@ static tx_status make_room(tx__gpu_products *p)
 }
 
 /* cuBLASLt 13.1 on an H200 rounds a product to bf16 or fp16 before it adds the bias where rows of C are no multiples of
- * 16 bytes (17 x 33 x 1041). */
+ * 16 bytes (17 x 33 x 1041). Of a C that is added to, too, the library is left to do what it does. */
 static bool rounds_twice(const shape *s)
 {
-    return s->bias && s->out != BLASLT_R_32F && (s->ldc % 8 || s->n % 8);
+    return s->bias && !s->accumulate && s->out != BLASLT_R_32F && (s->ldc % 8 || s->n % 8);
 }
 
 /* The product of that shape, new or known. */
