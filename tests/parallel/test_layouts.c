@@ -62,6 +62,22 @@ static bool passes(const layout_case *c, bounds *most)
     return !st;
 }
 
+/* Returns how far off they were. */
+static bounds all_pass(const char *const *words, int n)
+{
+    bounds most = { 0 };
+    int failed = 0;
+    for (int i = 0; i < n; i++) {
+        layout_case c = case_of(words[i]);
+        assert_true(is_possible(&c));
+        failed += !passes(&c, &most);
+    }
+    print_message("most off: loss %.1e, gradient norm %.1e, weights %.1e\n", most.loss, most.norm, most.weights);
+    forget_references();
+    assert_int_equal(failed, 0);
+    return most;
+}
+
 /* Gradients that are kept in two bytes, and summed in as many or in four. */
 static void gradients_of_two_bytes(void **state)
 {
@@ -71,16 +87,7 @@ static void gradients_of_two_bytes(void **state)
         "2x1x3 fp32-sums sequence uniform", "1x2x4 bf16-sums no-overlap", "4x2x1 fp16-grads llama sequence",
         "1x2x2 fp16-grads bert buckets"
     };
-    bounds most = { 0 };
-    int failed = 0;
-    for (int i = 0; i < LENGTH(words); i++) {
-        layout_case c = case_of(words[i]);
-        assert_true(is_possible(&c));
-        failed += !passes(&c, &most);
-    }
-    print_message("most off: loss %.1e, gradient norm %.1e, weights %.1e\n", most.loss, most.norm, most.weights);
-    forget_references();
-    assert_int_equal(failed, 0);
+    all_pass(words, LENGTH(words));
 }
 
 /* Updates of whole matrices: each way to split them, experts, and BERT. */
@@ -95,16 +102,7 @@ static void whole_matrices(void **state)
                                          "1x2x2 muon bert",
                                          "4x1x1 muon-parts llama",
                                          "2x2x1 muon-parts mixtral" };
-    bounds most = { 0 };
-    int failed = 0;
-    for (int i = 0; i < LENGTH(words); i++) {
-        layout_case c = case_of(words[i]);
-        assert_true(is_possible(&c));
-        failed += !passes(&c, &most);
-    }
-    print_message("most off: loss %.1e, gradient norm %.1e, weights %.1e\n", most.loss, most.norm, most.weights);
-    forget_references();
-    assert_int_equal(failed, 0);
+    bounds most = all_pass(words, LENGTH(words));
     assert_true(most.weights < 1e-5);
 }
 

@@ -196,6 +196,38 @@ tx_status tx__cpu_adam(tx_ctx *c, const tx_adam_args *a, void *scratch)
     return TX_OK;
 }
 
+/* ---- updates with one array of state ---- */
+
+typedef struct one_state {
+    tx_tensor p, state, g, low;
+} one_state;
+
+/* n elements, by the kernel that knows what step is. */
+typedef void one_state_fn(const tx_ctx *c, float *p, float *state, const float *g, int64_t n, const void *step);
+
+static void update_one_state(const tx_ctx *c, const one_state *a, one_state_fn *update, const void *step)
+{
+    float *p = a->p.data, *state = a->state.data;
+    int64_t n = tx_numel(a->p);
+    int parts = tx__cpu_parts(c, n, 2);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range r = tx__cpu_part(n, LINE, parts, t);
+        int64_t stretch = update_stretch(a->g, a->low, r.hi - r.lo);
+        float g[TX__CPU_STRETCH];
+        for (int64_t i = r.lo; i < r.hi; i += stretch) {
+            int64_t some = tx__cpu_min(r.hi - i, stretch);
+            update(c, p + i, state + i, tx__cpu_get(c, a->g, i, some, g), some, step);
+            if (a->low.data) tx__cpu_move(c, a->low, i, a->p, i, some);
+        }
+    }
+}
+
+static void sgd_some(const tx_ctx *c, float *p, float *state, const float *g, int64_t n, const void *step)
+{
+    tx__cpu_k(c)->sgd(p, state, g, n, step);
+}
+
 tx_status tx__cpu_sgd(tx_ctx *c, const tx_sgd_args *a, void *scratch)
 {
     (void)scratch;
@@ -208,21 +240,14 @@ tx_status tx__cpu_sgd(tx_ctx *c, const tx_sgd_args *a, void *scratch)
                                 .keep = (float)(1 - a->dampening),
                                 .of_grad = a->nesterov ? (float)a->lr : 0,
                                 .of_momentum = (float)(a->nesterov ? a->lr * a->momentum : a->lr) };
-    float *p = a->p.data, *m = a->m.data;
-    int64_t n = tx_numel(a->p);
-    int parts = tx__cpu_parts(c, n, 2);
-#pragma omp parallel for schedule(static) num_threads(parts)
-    for (int t = 0; t < parts; t++) {
-        tx__range r = tx__cpu_part(n, LINE, parts, t);
-        int64_t stretch = update_stretch(a->g, a->low, r.hi - r.lo);
-        float g[TX__CPU_STRETCH];
-        for (int64_t i = r.lo; i < r.hi; i += stretch) {
-            int64_t some = tx__cpu_min(r.hi - i, stretch);
-            tx__cpu_k(c)->sgd(p + i, m + i, tx__cpu_get(c, a->g, i, some, g), some, &step);
-            if (a->low.data) tx__cpu_move(c, a->low, i, a->p, i, some);
-        }
-    }
+    const one_state on = { a->p, a->m, a->g, a->low };
+    update_one_state(c, &on, sgd_some, &step);
     return TX_OK;
+}
+
+static void lion_some(const tx_ctx *c, float *p, float *state, const float *g, int64_t n, const void *step)
+{
+    tx__cpu_k(c)->lion(p, state, g, n, step);
 }
 
 tx_status tx__cpu_lion(tx_ctx *c, const tx_lion_args *a, void *scratch)
@@ -238,21 +263,14 @@ tx_status tx__cpu_lion(tx_ctx *c, const tx_lion_args *a, void *scratch)
                                  .one_minus_beta2 = (float)(1 - a->beta2),
                                  .rate = (float)a->lr,
                                  .decay = (float)(a->lr * a->weight_decay) };
-    float *p = a->p.data, *m = a->m.data;
-    int64_t n = tx_numel(a->p);
-    int parts = tx__cpu_parts(c, n, 2);
-#pragma omp parallel for schedule(static) num_threads(parts)
-    for (int t = 0; t < parts; t++) {
-        tx__range r = tx__cpu_part(n, LINE, parts, t);
-        int64_t stretch = update_stretch(a->g, a->low, r.hi - r.lo);
-        float g[TX__CPU_STRETCH];
-        for (int64_t i = r.lo; i < r.hi; i += stretch) {
-            int64_t some = tx__cpu_min(r.hi - i, stretch);
-            tx__cpu_k(c)->lion(p + i, m + i, tx__cpu_get(c, a->g, i, some, g), some, &step);
-            if (a->low.data) tx__cpu_move(c, a->low, i, a->p, i, some);
-        }
-    }
+    const one_state on = { a->p, a->m, a->g, a->low };
+    update_one_state(c, &on, lion_some, &step);
     return TX_OK;
+}
+
+static void adagrad_some(const tx_ctx *c, float *p, float *state, const float *g, int64_t n, const void *step)
+{
+    tx__cpu_k(c)->adagrad(p, state, g, n, step);
 }
 
 tx_status tx__cpu_adagrad(tx_ctx *c, const tx_adagrad_args *a, void *scratch)
@@ -264,20 +282,8 @@ tx_status tx__cpu_adagrad(tx_ctx *c, const tx_adagrad_args *a, void *scratch)
     const tx__adagrad_step step = {
         .scale = (float)grad_scale, .rate = (float)a->lr, .eps = (float)a->eps, .decay = (float)a->weight_decay
     };
-    float *p = a->p.data, *v = a->v.data;
-    int64_t n = tx_numel(a->p);
-    int parts = tx__cpu_parts(c, n, 2);
-#pragma omp parallel for schedule(static) num_threads(parts)
-    for (int t = 0; t < parts; t++) {
-        tx__range r = tx__cpu_part(n, LINE, parts, t);
-        int64_t stretch = update_stretch(a->g, a->low, r.hi - r.lo);
-        float g[TX__CPU_STRETCH];
-        for (int64_t i = r.lo; i < r.hi; i += stretch) {
-            int64_t some = tx__cpu_min(r.hi - i, stretch);
-            tx__cpu_k(c)->adagrad(p + i, v + i, tx__cpu_get(c, a->g, i, some, g), some, &step);
-            if (a->low.data) tx__cpu_move(c, a->low, i, a->p, i, some);
-        }
-    }
+    const one_state on = { a->p, a->v, a->g, a->low };
+    update_one_state(c, &on, adagrad_some, &step);
     return TX_OK;
 }
 
