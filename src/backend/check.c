@@ -674,7 +674,7 @@ tx_status tx__check_head_loss(const tx_head_loss_args *a)
 tx_status tx__check_sumsq(const tx_sumsq_args *a)
 {
     bool ok = is_float(a->x.dtype) && flat(a->x) && flat(a->out) && a->out.dtype == TX_F64 && a->out.n_dims == 1;
-    if (!ok || a->out.dim[0] != (tx_numel(a->x) + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK)
+    if (!ok || a->out.dim[0] != tx_sumsq_blocks(tx_numel(a->x)))
         return REFUSE("sumsq", "x contiguous float and one fp64 of out for each 65536 elements of it", T(out), T(x));
     return TX_OK;
 }
@@ -682,7 +682,7 @@ tx_status tx__check_sumsq(const tx_sumsq_args *a)
 tx_status tx__check_magnitudes(const tx_magnitudes_args *a)
 {
     bool ok = is_float(a->x.dtype) && flat(a->x) && flat(a->out) && a->out.dtype == TX_F64 && a->out.n_dims == 2;
-    if (!ok || a->out.dim[0] != (tx_numel(a->x) + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK || a->out.dim[1] != 4)
+    if (!ok || a->out.dim[0] != tx_sumsq_blocks(tx_numel(a->x)) || a->out.dim[1] != 4)
         return REFUSE("magnitudes", "x contiguous float and [1,4] fp64 of out for each 65536 elements of it", T(out),
                       T(x));
     return TX_OK;
@@ -762,7 +762,7 @@ tx_status tx__check_adagrad(const tx_adagrad_args *a)
 /* Two sums of each of sumsq's blocks of x. */
 static bool is_pair_of_sums(tx_tensor sums, tx_tensor x)
 {
-    int64_t blocks = (tx_numel(x) + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK;
+    int64_t blocks = tx_sumsq_blocks(tx_numel(x));
     return sums.dtype == TX_F64 && flat(sums) && sums.n_dims == 2 && sums.dim[0] == 2 && sums.dim[1] == blocks;
 }
 

@@ -221,6 +221,10 @@ int64_t tx_head_loss_chunks(int64_t rows, int64_t v, tx_dtype t, bool on_device)
 /* sumsq: out[k] = Σ x_i² over elements [k TX_SUMSQ_BLOCK, (k+1) TX_SUMSQ_BLOCK), in fp64. Fixed blocks, so that a norm
  *  does not depend on how many threads or ranks share the work. */
 #define TX_SUMSQ_BLOCK 128
+static inline int64_t tx_sumsq_blocks(int64_t n) /* of n elements */
+{
+    return (n + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK;
+}
 typedef struct tx_sumsq_args {
     tx_tensor out; /* [ceil(numel(x) / TX_SUMSQ_BLOCK)] fp64, out */
     tx_tensor x;

@@ -40,7 +40,7 @@ static tx_status measure(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, 
     tx_lamb_rule rule = rule_of(o->cfg, s);
     for (int64_t at = 0; at < r->numel; at += o->slab) {
         int64_t n = r->numel - at < o->slab ? r->numel - at : o->slab;
-        int64_t blocks = (n + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK;
+        int64_t blocks = tx_sumsq_blocks(n);
         TX_RUN(c, lamb_moments, .m = tx_tensor1(r->state[0] + at, TX_F32, n),
                .v = tx_tensor1(r->state[1] + at, TX_F32, n), .p = tx_tensor1(r->value + at, TX_F32, n),
                .g = tx_slice1(r->grad, at, n), .sums = tx_tensor2(s->norm->blocks, TX_F64, 2, blocks), .rule = rule,

@@ -159,11 +159,6 @@ static tx_tensor variance_of(const tx_optim_range *r)
 
 typedef tx_tensor tensor_fn(const tx_optim_range *r);
 
-static int64_t blocks_of(int64_t n)
-{
-    return (n + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK;
-}
-
 static tx_tensor squares_of(const tx_optim *o)
 {
     return tx_tensor1(o->squares, TX_I64, TX_EXACT_WORDS);
@@ -180,10 +175,10 @@ static tx_status add_host_squares(tx_ctx *c, tx_optim *o, tx_tensor x)
 {
     for (int64_t at = 0, all = tx_numel(x); at < all; at += o->slab) {
         int64_t n = all - at < o->slab ? all - at : o->slab;
-        tx_tensor sums_here = tx_tensor1(o->seen, TX_F64, blocks_of(n));
-        tx_tensor there = tx_tensor1(o->block_sums, TX_F64, blocks_of(n));
+        tx_tensor sums_here = tx_tensor1(o->seen, TX_F64, tx_sumsq_blocks(n));
+        tx_tensor there = tx_tensor1(o->block_sums, TX_F64, tx_sumsq_blocks(n));
         TX_RUN(o->host, sumsq, .out = sums_here, .x = tx_slice1(x, at, n));
-        TX_TRY(tx_device_write(o->device, o->block_sums, o->seen, (size_t)blocks_of(n) * sizeof *o->seen));
+        TX_TRY(tx_device_write(o->device, o->block_sums, o->seen, (size_t)tx_sumsq_blocks(n) * sizeof *o->seen));
         TX_RUN(c, exact_add, .sum = squares_of(o), .x = there);
     }
     return TX_OK;
@@ -210,9 +205,9 @@ static tx_status add_squares(tx_ctx *c, tx_optim *o, tx_tensor x, unsigned what)
     for (int64_t at = 0, all = tx_numel(x), n; at < all; at += n) {
         int64_t room = o->slab - o->n_waiting * TX_SUMSQ_BLOCK;
         n = all - at < room ? all - at : room;
-        tx_tensor blocks = tx_tensor1(o->block_sums + o->n_waiting, TX_F64, blocks_of(n));
+        tx_tensor blocks = tx_tensor1(o->block_sums + o->n_waiting, TX_F64, tx_sumsq_blocks(n));
         TX_RUN(c, sumsq, .out = blocks, .x = tx_slice1(x, at, n));
-        o->n_waiting += blocks_of(n);
+        o->n_waiting += tx_sumsq_blocks(n);
         if (o->n_waiting * TX_SUMSQ_BLOCK >= o->slab) TX_TRY(add_waiting(c, o));
     }
     return TX_OK;
@@ -309,7 +304,7 @@ static tx_status magnitudes(tx_ctx *c, tx_optim *o, tensor_fn *tensor, unsigned 
         if (!r->counted) continue;
         TX_TRY(fetch(o, i, TX_FETCH_MASTER | TX_FETCH_STATE, 0));
         for (int64_t first = 0; first < r->numel; first += o->slab) {
-            int64_t n = r->numel - first < o->slab ? r->numel - first : o->slab, blocks = blocks_of(n);
+            int64_t n = r->numel - first < o->slab ? r->numel - first : o->slab, blocks = tx_sumsq_blocks(n);
             TX_RUN(here ? o->host : c, magnitudes, .out = tx_tensor2(sums_of, TX_F64, blocks, 4),
                    .x = tx_slice1(tensor(r), first, n));
             if (!here) TX_TRY(tx_device_read(o->device, o->seen, o->block_sums, (size_t)blocks * 4 * sizeof *o->seen));

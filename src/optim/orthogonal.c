@@ -26,11 +26,6 @@ const double *tx_newton_schulz_coefficients(enum tx_ns_coefficients kind, int i)
 
 /* ---- memory ---- */
 
-static int64_t blocks_of(int64_t n)
-{
-    return (n + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK;
-}
-
 /* The next piece of what begins at base; aligned for every type. */
 static void *cut(tx_newton_schulz *n, void *base, size_t bytes)
 {
@@ -43,7 +38,7 @@ static void point(tx_newton_schulz *n, void *base)
 {
     size_t size = tx_dtype_size(n->type);
     n->bytes = 0;
-    n->sums = cut(n, base, (size_t)blocks_of(n->most) * sizeof *n->sums);
+    n->sums = cut(n, base, (size_t)tx_sumsq_blocks(n->most) * sizeof *n->sums);
     n->norm = cut(n, base, 3 * sizeof *n->norm);
     n->norms = cut(n, base, (size_t)n->ranks * sizeof *n->norms);
     n->squares = cut(n, base, (size_t)TX_EXACT_WORDS * sizeof *n->squares);
@@ -75,7 +70,7 @@ void tx_newton_schulz_give(tx_newton_schulz *n, tx_device *d)
 static tx_status normalise(tx_ctx *c, const tx_newton_schulz *n, const tx_orthogonal *o, tx_tensor x)
 {
     static const tx_exact zero;
-    tx_tensor sums = tx_tensor1(n->sums, TX_F64, blocks_of(tx_numel(o->m)));
+    tx_tensor sums = tx_tensor1(n->sums, TX_F64, tx_sumsq_blocks(tx_numel(o->m)));
     tx_tensor squares = tx_tensor1(n->squares, TX_I64, TX_EXACT_WORDS);
     tx_tensor norm = tx_tensor1(n->norm, TX_F64, 3), of = tx_slice1(norm, 0, 1);
     if (!c->dry) TX_TRY(tx_device_copy(c->device, TX_STREAM_COMPUTE, n->squares, &zero, sizeof zero));
