@@ -4,14 +4,15 @@
  *      16 streams    one token of each at a time
  *      prefill       a prompt of 512 tokens, beside the training's forward over as many (which makes all logits)
  *
- *      generate [THREADS] [ROUNDS, 5] [LAYERSxHIDDENxHEADSxVOCABULARY, 12x768x12x50257]
+ *      generate [THREADS] [ROUNDS, 5] [LAYERSxHIDDENxHEADSxVOCABULARY, 12x768x12x50257] [BACKEND, cpu]
  *
- *  Of each the fastest run and the median of all rounds, which take turns. `make bench` in the build folder builds it.
+ *  Of each the fastest run and the median of all rounds, which take turns. On a device without training's forward. `make bench` in the build folder builds it.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/run_common.h"
 #include "backend/backend.h"
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -57,6 +58,7 @@ typedef struct rig {
     tx_config *cfg;
     tx_model *model;
     void *value;
+    tx_device *device; /* where the weights are; NULL: the host */
     tx_decoder *d;
     tx_ctx fwd; /* of the training's forward */
     tx_batch batch;
@@ -80,8 +82,10 @@ static void make_model(rig *r, const char *dtype)
     const tx_model *m = r->model;
     check(tx_alloc(&x, (size_t)m->params.numel, sizeof *x, "weights"));
     const tx_rng rng = { .seed = 1 };
-    for (int64_t i = 0; i < m->params.numel; i++)
-        x[i] = ((float)tx_rng_u16(&rng, (uint64_t)i % 4194304) / 65536 - 0.5f) / 16;
+    for (int64_t i = 0; i < m->params.numel; i++) {
+        enum { PERIOD = 4194304 };
+        x[i] = i < PERIOD ? ((float)tx_rng_u16(&rng, (uint64_t)i) / 65536 - 0.5f) / 16 : x[i - PERIOD];
+    }
     r->value = x;
     if (m->dtype != TX_F32) {
         check(tx_alloc(&r->value, (size_t)m->params.numel, tx_dtype_size(m->dtype), "weights"));
@@ -91,12 +95,14 @@ static void make_model(rig *r, const char *dtype)
     tx_params_bind(&r->model->params, r->value, m->dtype, NULL);
 }
 
-static void open_rig(rig *r, const char *dtype, int threads)
+static void open_rig(rig *r, const char *dtype, int threads, const char *backend)
 {
-    const tx_decoder_opts opts = { .backend = "cpu", .n_threads = threads, .n_slots = STREAMS, .max_len = 1024 };
+    const tx_decoder_opts opts = { .backend = backend, .n_threads = threads, .n_slots = STREAMS, .max_len = 1024 };
     make_model(r, dtype);
     check(tx_decoder_create(&r->d, r->model, NULL, &opts));
-    check(tx_ctx_init(&r->fwd, "cpu", threads));
+    r->device = tx_decoder_device(r->d);
+    check(tx__model_move(r->model, &r->value, r->device));
+    check(tx_ctx_init(&r->fwd, backend, threads));
     for (int i = 0; i < PROMPT; i++) {
         r->token[i] = i * 97 % size.vocab;
         r->position[i] = i;
@@ -105,6 +111,7 @@ static void open_rig(rig *r, const char *dtype, int threads)
                            .position = tx_tensor2(r->position, TX_I32, PROMPT, 1),
                            .label = tx_tensor1(r->token, TX_I32, PROMPT),
                            .loss = tx_tensor1(r->loss, TX_F32, PROMPT) };
+    if (r->device) return;
     check(tx_model_fwd(&r->fwd, r->model, &r->batch, false));
     check(tx_ctx_take_memory(&r->fwd));
 }
@@ -112,9 +119,9 @@ static void open_rig(rig *r, const char *dtype, int threads)
 static void close_rig(rig *r)
 {
     tx_ctx_deinit(&r->fwd);
+    tx_device_give(r->device, r->value);
     tx_decoder_destroy(r->d);
     r->model->type->destroy(r->model);
-    tx_free(r->value);
     tx_config_free(r->cfg);
 }
 
@@ -148,6 +155,7 @@ static void prefill(rig *r)
     check(tx_decoder_append(r->d, 0, r->token, PROMPT, &(tx_logits_wanted){ PROMPT - 1, take, NULL }));
     add(&r->prefill, start);
     tx_decoder_truncate(r->d, 0, PAST);
+    if (r->device) return;
     start = tx_clock();
     check(tx_model_fwd(&r->fwd, r->model, &r->batch, false));
     add(&r->forward, start);
@@ -156,6 +164,7 @@ static void prefill(rig *r)
 static void measure_read(rig *r)
 {
     tx_bandwidth b;
+    if (!r->fwd.backend->bandwidth) return; /* a device's is not measured */
     check(r->fwd.backend->bandwidth(&r->fwd, &b));
     if (b.read > r->read) r->read = b.read;
 }
@@ -180,11 +189,13 @@ static void report(rig *r, const char *name)
     for (int i = 0; i < 4; i++) sort(t[i]);
     for (int i = 0; i < 2; i++) { /* the fastest, the median */
         double one = r->one.x[i * r->one.n / 2], many = r->many.x[i * r->many.n / 2];
-        printf("%s %-7s one stream %6.1f tokens/s, %5.1f GB/s of weights, %3.0f %% of %.1f;  %d streams %7.1f "
-               "tokens/s, %.1f times one's;  prefill %6.0f tokens/s, training's forward %6.0f\n",
-               name, i ? "median" : "fastest", 1 / one, bytes / one * 1e-9, 100 * bytes / one / r->read, r->read * 1e-9,
-               STREAMS, STREAMS / many, STREAMS * one / many, PROMPT / r->prefill.x[i * r->prefill.n / 2],
-               PROMPT / r->forward.x[i * r->forward.n / 2]);
+        printf("%s %-7s one stream %6.1f tokens/s, %5.1f GB/s of weights", name, i ? "median" : "fastest", 1 / one,
+               bytes / one * 1e-9);
+        if (r->read > 0) printf(", %3.0f %% of %.1f", 100 * bytes / one / r->read, r->read * 1e-9);
+        printf(";  %d streams %7.1f tokens/s, %.1f times one's;  prefill %6.0f tokens/s", STREAMS, STREAMS / many,
+               STREAMS * one / many, PROMPT / r->prefill.x[i * r->prefill.n / 2]);
+        if (r->forward.n > 0) printf(", training's forward %6.0f", PROMPT / r->forward.x[i * r->forward.n / 2]);
+        printf("\n");
     }
 }
 
@@ -195,10 +206,10 @@ int main(int argc, char **argv)
     int threads = argc > 1 ? atoi(argv[1]) : 0, rounds = argc > 2 ? atoi(argv[2]) : 5;
     if (rounds < 1 ||
         (argc > 3 && sscanf(argv[3], "%dx%dx%dx%d", &size.layers, &size.hidden, &size.heads, &size.vocab) != 4)) {
-        fprintf(stderr, "usage: generate [THREADS] [ROUNDS] [LAYERSxHIDDENxHEADSxVOCABULARY]\n");
+        fprintf(stderr, "usage: generate [THREADS] [ROUNDS] [LAYERSxHIDDENxHEADSxVOCABULARY] [BACKEND]\n");
         return 2;
     }
-    for (int i = 0; i < 2; i++) open_rig(&rigs[i], dtype[i], threads);
+    for (int i = 0; i < 2; i++) open_rig(&rigs[i], dtype[i], threads, argc > 4 ? argv[4] : "cpu");
     printf("%s, %d threads\n", rigs[0].fwd.backend->describe(), rigs[0].fwd.n_threads);
     for (int k = 0; k < rounds; k++)
         for (int i = 0; i < 2; i++) run_round(&rigs[i]);

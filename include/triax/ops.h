@@ -77,15 +77,14 @@ typedef struct tx_add_args {
 } tx_add_args;
 TX_API tx_status tx_op_add(tx_ctx *c, const tx_add_args *a);
 
-/* gemm: C = op(A) op(B) + beta C + bias,  op(X) = X or Xᵀ.  A linear layer is y = x Wᵀ + b: trans_b with W [out, in].
- *  accumulate: beta = 1, else 0. With beta = 0 C is never read, so it may contain NaN. Sums over k are in fp32 or
- * better.
- */
+/* gemm: C = op(A) op(B) + bias, or op(A) op(B) + C with accumulate,  op(X) = X or Xᵀ.  A linear layer is y = x Wᵀ + b:
+ * trans_b with W [out, in]. Without accumulate C is never read, so it may contain NaN. Sums are in fp32 or better, and
+ * rounded once; added to a C of two bytes, a device's library may have rounded the product before. */
 typedef struct tx_gemm_args {
     tx_tensor c;    /* [m, n], row stride may exceed n; value or wide */
     tx_tensor a;    /* [m, k], or [k, m] with trans_a; row stride may exceed the row */
     tx_tensor b;    /* [k, n], or [n, k] with trans_b; row stride may exceed the row */
-    tx_tensor bias; /* [n], optional: added to every row */
+    tx_tensor bias; /* [n], optional: added to every row; not with accumulate */
     bool trans_a, trans_b, accumulate;
 } tx_gemm_args;
 TX_API tx_status tx_op_gemm(tx_ctx *c, const tx_gemm_args *a);

@@ -142,6 +142,7 @@ tx_status tx__check_gemm(const tx_gemm_args *a)
         ok = a->a.dim[a->trans_a ? 1 : 0] == m && a->b.dim[a->trans_b ? 1 : 0] == k &&
              a->b.dim[a->trans_b ? 0 : 1] == n && (!a->bias.data || vec(a->bias, t, n));
     }
+    if (ok && a->bias.data && a->accumulate) return TX_FAIL(TX_ERR_ARG, "gemm: what is added to has no bias");
     if (ok) return TX_OK;
     const char *rule = a->trans_a   ? a->trans_b
                                           ? "c [m,n], a [k,m], b [n,k], bias [n], of one float dtype, c perhaps fp32"

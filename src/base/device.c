@@ -144,6 +144,27 @@ tx_status tx_device_event_done(tx_device *d, tx_event *e, bool *done)
     return d ? d->call->event_done(d, e, done) : TX_OK;
 }
 
+tx_status tx_device_graph_begin(tx_device *d)
+{
+    return d ? d->call->graph_begin(d) : TX_OK;
+}
+
+tx_status tx_device_graph_end(tx_device *d, tx_graph **out)
+{
+    *out = NULL;
+    return d ? d->call->graph_end(d, out) : TX_OK;
+}
+
+tx_status tx_device_graph_run(tx_device *d, tx_graph *g)
+{
+    return d->call->graph_run(d, g);
+}
+
+void tx_device_graph_free(tx_device *d, tx_graph *g)
+{
+    if (g) d->call->graph_free(d, g);
+}
+
 void tx_device_enter(tx_device *d, tx_device_guest *g)
 {
     g->next = d->guests;

@@ -27,6 +27,7 @@
 
 typedef struct tx_device tx_device;
 typedef struct tx_event tx_event;
+typedef struct tx_graph tx_graph;
 
 typedef enum tx_stream {
     TX_STREAM_COMPUTE, /* every op's */
@@ -49,6 +50,10 @@ typedef struct tx_device_calls {
     tx_status (*stream_wait)(tx_device *d, tx_stream s, tx_event *e);
     tx_status (*event_wait)(tx_device *d, tx_event *e);
     tx_status (*event_done)(tx_device *d, tx_event *e, bool *done);
+    tx_status (*graph_begin)(tx_device *d);
+    tx_status (*graph_end)(tx_device *d, tx_graph **out);
+    tx_status (*graph_run)(tx_device *d, tx_graph *g);
+    void (*graph_free)(tx_device *d, tx_graph *g);
     tx_status (*memory)(tx_device *d, size_t *free_bytes, size_t *all_bytes);
     bool (*owns)(const tx_device *d, const void *p);
 } tx_device_calls;
@@ -110,6 +115,18 @@ tx_status tx_device_record(tx_device *d, tx_event *e, tx_stream s);
 tx_status tx_device_stream_wait(tx_device *d, tx_stream s, tx_event *e);
 tx_status tx_device_event_wait(tx_device *d, tx_event *e);
 tx_status tx_device_event_done(tx_device *d, tx_event *e, bool *done);
+
+/* ---- work that is repeated ---- */
+
+/* What is put into the compute stream between begin and end is kept instead of done: ops, and copies to and from memory
+ * of the device or of tx_device_take_host. Each run then puts all of it into the stream, in one call, with the
+ * arguments and addresses that it had. Nothing may be waited for meanwhile, and every op has to have been done once
+ * before. A device that keeps nothing (the host, TX_GPU_BLOCKING=1, TX_GPU_GRAPHS=0) does it at once: *out is NULL. An
+ * end belongs to every begin, after an error too. */
+tx_status tx_device_graph_begin(tx_device *d);
+tx_status tx_device_graph_end(tx_device *d, tx_graph **out);
+tx_status tx_device_graph_run(tx_device *d, tx_graph *g);
+void tx_device_graph_free(tx_device *d, tx_graph *g); /* NULL allowed */
 
 /* ---- guests of a device that is not NULL ---- */
 

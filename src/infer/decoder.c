@@ -7,7 +7,10 @@
  *                                                    last stage:     its part of the vocabulary to the leader
  *
  *  The number of positions in a call is always one that the dry run has seen (piece_of), so that no memory is planned
- *  or taken later. */
+ *  or taken later.
+ *
+ *  On a device, steps of as many sequences as before are the same launches with the same arguments: they are kept as a
+ * graph, which the device then goes through without the host. */
 #include "infer/decoder.h"
 
 #include <string.h>
@@ -27,6 +30,12 @@ typedef struct command {
     int32_t to, from, n;    /* COPY: so many positions */
 } command;
 
+/* A step of so many sequences, on a device. */
+typedef struct kept_step {
+    bool done;       /* once, as all others are */
+    tx_graph *graph; /* from the second one on */
+} kept_step;
+
 struct tx_decoder {
     tx_ctx ctx;
     tx_model *model; /* borrowed */
@@ -41,10 +50,12 @@ struct tx_decoder {
     command *cmd;
     int32_t *token, *n_past, *slot; /* [rows], [rows], [rows] */
     size_t message_bytes;
-    int32_t *position; /* [rows] */
-    int32_t *there;    /* [4 rows], where the context computes: of token, position, n_past, slot; NULL: the host */
+    int32_t *position; /* [rows], behind it */
+    int32_t *there;    /* [4 rows], where the context computes: of token, n_past, slot, position; NULL: the host */
     int64_t rows;
-    bool broken; /* a command has failed half-way: the ranks no longer agree */
+    kept_step *step; /* [FEW]: of 1, 2, ... sequences */
+    bool keeping;    /* what is put into the stream is kept for a graph */
+    bool broken;     /* a command has failed half-way: the ranks no longer agree */
 };
 
 /* Who takes the rows of logits. */
@@ -81,7 +92,7 @@ static tx_status join(const tx_decoder *d, float *logits, const float *part, int
     for (int64_t i = 0; i < n; i++)
         TX_TRY(tx_device_copy(d->ctx.device, TX_STREAM_COMPUTE, logits + i * d->model->vocab_padded + t * v,
                               part + i * v, (size_t)v * sizeof *logits));
-    return tx_device_sync(d->ctx.device, TX_STREAM_COMPUTE);
+    return d->keeping ? TX_OK : tx_device_sync(d->ctx.device, TX_STREAM_COMPUTE);
 }
 
 /* Logits of rows of y: to the leader, or on it, which may have no y itself, into `logits`. */
@@ -126,25 +137,15 @@ static tx_status tell_logits(tx_decoder *d, tx_tensor rows, int64_t n, int64_t w
     return TX_OK;
 }
 
-/* n numbers of an array, where the context computes: those of place k there. */
-static tx_status bring(const tx_decoder *d, int k, const int32_t *x, int64_t n, int32_t **out)
-{
-    *out = d->there ? d->there + k * d->rows : (int32_t *)x;
-    if (!d->there || d->ctx.dry) return TX_OK;
-    return tx_device_copy(d->ctx.device, TX_STREAM_COMPUTE, *out, x, (size_t)n * sizeof *x);
-}
-
-/* s positions of b sequences, as the message has them. */
-static tx_status run(tx_decoder *d, int64_t s, int64_t b, int64_t wanted, listener *to)
+/* s positions of b sequences, as the message has them: all that is put into the stream. */
+static tx_status work(tx_decoder *d, int64_t s, int64_t b, int64_t wanted, listener *to)
 {
     tx_ctx *c = &d->ctx;
     tx_model *m = d->model;
-    int32_t *token, *position, *n_past, *slot;
-    for (int64_t i = 0; i < s * b && !c->dry; i++) d->position[i] = d->n_past[i % b] + (int32_t)(i / b);
-    TX_TRY(bring(d, 0, d->token, s * b, &token));
-    TX_TRY(bring(d, 1, d->position, s * b, &position));
-    TX_TRY(bring(d, 2, d->n_past, b, &n_past));
-    TX_TRY(bring(d, 3, d->slot, b, &slot));
+    int32_t *token = d->there ? d->there : d->token, *n_past = token + d->rows, *slot = n_past + d->rows,
+            *position = slot + d->rows;
+    if (d->there && !c->dry)
+        TX_TRY(tx_device_copy(c->device, TX_STREAM_COMPUTE, d->there, d->token, 4 * (size_t)d->rows * sizeof *token));
     const tx_past past = { tx_tensor1(n_past, TX_I32, b), tx_tensor1(slot, TX_I32, b) };
     for (int64_t i = 0; i < d->n_layers; i++) d->kv[i].past = past;
     size_t mark = tx_arena_mark(&c->acts);
@@ -171,6 +172,40 @@ static tx_status run(tx_decoder *d, int64_t s, int64_t b, int64_t wanted, listen
     TX_TRY(tell_logits(d, tx_as_rows(y), s * b, wanted, to));
     tx_arena_pop(&c->acts, mark);
     return TX_OK;
+}
+
+/* Whether the host does nothing but put work into the stream: ranks send each other messages, experts count. */
+static bool repeats(const tx_decoder *d, int64_t s, int64_t b, const listener *to)
+{
+    const tx_grid *g = &d->grid;
+    bool alone = tx_grid_size(g, TX_AXIS_TENSOR) == 1 && tx_grid_size(g, TX_AXIS_PIPELINE) == 1;
+    return d->ctx.device && !d->ctx.dry && alone && d->model->experts.n_experts <= 1 && s == 1 && b <= FEW && to &&
+           to->logits == d->logits && !to->each;
+}
+
+/* A step of b sequences, by its graph as soon as there is one. */
+static tx_status repeat(tx_decoder *d, int64_t b, listener *to)
+{
+    kept_step *k = &d->step[b - 1];
+    if (!k->done) {
+        k->done = true;
+        return work(d, 1, b, b, to);
+    }
+    if (!k->graph) {
+        TX_TRY(tx_device_graph_begin(d->ctx.device));
+        d->keeping = true;
+        tx_status st = work(d, 1, b, b, to), ended = tx_device_graph_end(d->ctx.device, &k->graph);
+        d->keeping = false;
+        if (st || ended) return st ? st : ended;
+    }
+    return k->graph ? tx_device_graph_run(d->ctx.device, k->graph) : TX_OK;
+}
+
+static tx_status run(tx_decoder *d, int64_t s, int64_t b, int64_t wanted, listener *to)
+{
+    for (int64_t i = 0; i < s * b && !d->ctx.dry; i++) d->position[i] = d->n_past[i % b] + (int32_t)(i / b);
+    TX_TRY(repeats(d, s, b, to) ? repeat(d, b, to) : work(d, s, b, wanted, to));
+    return d->ctx.dry ? TX_OK : tx_device_sync(d->ctx.device, TX_STREAM_COMPUTE); /* the message is free again */
 }
 
 static tx_status copy(const tx_decoder *d, int64_t to, int64_t from, int64_t n)
@@ -276,15 +311,16 @@ static tx_status take_message(tx_decoder *d)
     int64_t rows = d->opts.max_rows > FEW ? d->opts.max_rows : FEW;
     size_t head = (sizeof(command) + 63) / 64 * 64;
     d->message_bytes = head + 3 * (size_t)rows * sizeof *d->token;
-    TX_TRY(tx_alloc(&d->message, d->message_bytes, 1, "the decoder"));
+    TX_TRY(tx_device_take_host(d->ctx.device, &d->message, head + 4 * (size_t)rows * sizeof *d->token, "the decoder"));
     d->cmd = d->message;
     d->token = (int32_t *)(void *)((char *)d->message + head);
     d->n_past = d->token + rows;
     d->slot = d->n_past + rows;
+    d->position = d->slot + rows;
     d->rows = rows;
     if (d->ctx.device)
         TX_TRY(tx_device_take(d->ctx.device, &d->there, 4 * (size_t)rows * sizeof *d->there, false, "the decoder"));
-    return tx_alloc(&d->position, (size_t)rows, sizeof *d->position, "the decoder");
+    return tx_alloc(&d->step, FEW, sizeof *d->step, "the decoder");
 }
 
 static tx_status check_opts(const tx_model *m, const tx_decoder_opts *opts)
@@ -339,13 +375,14 @@ void tx_decoder_destroy(tx_decoder *d)
         tx_device_give(d->ctx.device, d->kv[i].k.data);
         tx_device_give(d->ctx.device, d->kv[i].v.data);
     }
+    for (int i = 0; d->step && i < FEW; i++) tx_device_graph_free(d->ctx.device, d->step[i].graph);
     tx_device_give(d->ctx.device, d->there);
     tx_device_give_host(d->ctx.device, d->logits);
+    tx_device_give_host(d->ctx.device, d->message);
     tx_ctx_deinit(&d->ctx);
     tx_free(d->kv);
     tx_free(d->length);
-    tx_free(d->message);
-    tx_free(d->position);
+    tx_free(d->step);
     tx_free(d);
 }
 

@@ -671,8 +671,15 @@ static void test_gemm(void **state)
 {
     (void)state;
     const int64_t m = 3, n = 4, k = 5;
+    const tx_gemm_args both = { .c = RAND(TX_F64, 2, 2),
+                                .a = RAND(TX_F64, 2, 2),
+                                .b = RAND(TX_F64, 2, 2),
+                                .bias = RAND(TX_F64, 2),
+                                .accumulate = true };
+    ASSERT_FAILS(tx_op_gemm(&ctx, &both), TX_ERR_ARG, "has no bias");
     for (int variant = 0; variant < 16; variant++) {
         bool ta = variant & 1, tb = variant & 2, acc = variant & 4, with_bias = variant & 8;
+        if (acc && with_bias) continue; /* refused */
         tx_tensor a = ta ? RAND(TX_F64, k, m + 2) : RAND(TX_F64, m, k + 2), bias = RAND(TX_F64, n);
         tx_tensor b = tb ? RAND(TX_F64, n, k + 1) : RAND(TX_F64, k, n + 1), c = RAND(TX_F64, m, n + 3),
                   was = ZEROS(TX_F64, m, n + 3);

@@ -66,8 +66,10 @@ static void costs_of_products(void)
 {
     tx_tensor y = I32(6), v = F32(6);
     COSTS(gemm, PRODUCT, 2 * 3 * 5 * 7, 4 * (21 + 35 + 15), .c = F32(3, 5), .a = F32(3, 7), .b = F32(7, 5));
-    COSTS(gemm, PRODUCT, 2 * 3 * 5 * 7, 2 * (21 + 35 + 5) + 2 * 4 * 15, .c = F32(3, 5), .a = B16(7, 3), .b = B16(5, 7),
-          .bias = B16(5), .trans_a = true, .trans_b = true, .accumulate = true);
+    COSTS(gemm, PRODUCT, 2 * 3 * 5 * 7, 2 * (21 + 35 + 5) + 4 * 15, .c = F32(3, 5), .a = B16(3, 7), .b = B16(7, 5),
+          .bias = B16(5));
+    COSTS(gemm, PRODUCT, 2 * 3 * 5 * 7, 2 * (21 + 35) + 2 * 4 * 15, .c = F32(3, 5), .a = B16(7, 3), .b = B16(5, 7),
+          .trans_a = true, .trans_b = true, .accumulate = true);
     COSTS(head_loss, PRODUCT, 2 * 6 * 4 * 8, 4 * (24 + 32 + 6 + 6), .loss = v, .x = F32(6, 4), .w = F32(8, 4), .y = y);
     COSTS(head_loss, PRODUCT, 3 * 2 * 6 * 4 * 8, 4 * (24 + 32 + 6 + 6 + 6 + 24 + 2 * 32), .loss = v, .x = F32(6, 4),
           .w = F32(8, 4), .y = y, .weight = v, .dx = F32(6, 4), .dw = F32(8, 4), .accumulate = true);

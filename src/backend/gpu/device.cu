@@ -155,9 +155,44 @@ static tx_status memory(tx_device *d, size_t *free_bytes, size_t *all_bytes)
     return TX_OK;
 }
 
-static const tx_device_calls device_calls = { take,       give,       take_host,  give_host, copy,
-                                              sync,       event_make, event_free, record,    stream_wait,
-                                              event_wait, event_done, memory,     owns };
+/* ---- graphs ---- */
+
+static tx_status graph_begin(tx_device *d)
+{
+    tx__gpu *g = of(d);
+    if (g->keeps_graphs) GPU_TRY(gpuStreamBeginCapture(g->stream[TX_STREAM_COMPUTE]));
+    return TX_OK;
+}
+
+static tx_status graph_end(tx_device *d, tx_graph **out)
+{
+    tx__gpu *g = of(d);
+    gpuGraph_t kept;
+    gpuGraphExec_t ready;
+    if (!g->keeps_graphs) return TX_OK;
+    GPU_TRY(gpuStreamEndCapture(g->stream[TX_STREAM_COMPUTE], &kept));
+    gpuError_t e = gpuGraphInstantiate(&ready, kept);
+    gpuGraphDestroy(kept);
+    GPU_TRY(e);
+    *out = (tx_graph *)ready;
+    return TX_OK;
+}
+
+static tx_status graph_run(tx_device *d, tx_graph *x)
+{
+    GPU_TRY(gpuGraphLaunch((gpuGraphExec_t)x, of(d)->stream[TX_STREAM_COMPUTE]));
+    return TX_OK;
+}
+
+static void graph_free(tx_device *d, tx_graph *x)
+{
+    of(d);
+    gpuGraphExecDestroy((gpuGraphExec_t)x);
+}
+
+static const tx_device_calls device_calls = { take,        give,       take_host, give_host,   copy,       sync,
+                                              event_make,  event_free, record,    stream_wait, event_wait, event_done,
+                                              graph_begin, graph_end,  graph_run, graph_free,  memory,     owns };
 
 static tx_status read_properties(tx__gpu *g, int number)
 {

@@ -458,10 +458,14 @@ gpuError_t gpuMemGetInfo(size_t *free_bytes, size_t *all_bytes)
 
 /* ---- streams: work waits until it is waited for ---- */
 
+struct emulate_graph {
+    std::vector<std::function<void()>> work;
+};
 struct emulate_stream {
     std::deque<std::function<void()>> work;
     uint64_t done, queued;
     bool busy;
+    emulate_graph *kept; /* what is put here meanwhile goes there */
 };
 struct emulate_event {
     emulate_stream *in;
@@ -478,6 +482,7 @@ static bool eager(void)
 
 static void drain(emulate_stream *s, uint64_t until)
 {
+    if (s->kept) die("a stream is waited for while its work is kept for a graph");
     if (s->done >= until) return;
     if (s->busy) die("a stream waits for itself");
     with_memory open;
@@ -493,6 +498,10 @@ static void drain(emulate_stream *s, uint64_t until)
 
 static void put(emulate_stream *s, std::function<void()> work)
 {
+    if (s->kept) {
+        s->kept->work.push_back(std::move(work));
+        return;
+    }
     s->work.push_back(std::move(work));
     s->queued++;
     if (eager() || s->work.size() > 4096) drain(s, s->queued);
@@ -531,6 +540,49 @@ gpuError_t gpuDeviceSynchronize(void)
     if (streams)
         for (emulate_stream *s : *streams) drain(s, s->queued);
     return gpuSuccess;
+}
+
+gpuError_t gpuStreamBeginCapture(gpuStream_t s)
+{
+    if (s->kept) return fail(gpuErrorInvalidValue);
+    s->kept = new emulate_graph();
+    return gpuSuccess;
+}
+
+gpuError_t gpuStreamEndCapture(gpuStream_t s, gpuGraph_t *out)
+{
+    *out = s->kept;
+    s->kept = nullptr;
+    return *out ? gpuSuccess : fail(gpuErrorInvalidValue);
+}
+
+gpuError_t gpuGraphInstantiate(gpuGraphExec_t *out, gpuGraph_t graph)
+{
+    *out = new emulate_graph(*graph);
+    return gpuSuccess;
+}
+
+gpuError_t gpuGraphDestroy(gpuGraph_t graph)
+{
+    delete graph;
+    return gpuSuccess;
+}
+
+gpuError_t gpuGraphLaunch(gpuGraphExec_t graph, gpuStream_t s)
+{
+    for (const std::function<void()> &work : graph->work) put(s, work);
+    return gpuSuccess;
+}
+
+gpuError_t gpuGraphExecDestroy(gpuGraphExec_t graph)
+{
+    delete graph;
+    return gpuSuccess;
+}
+
+bool gpuCapturing(gpuStream_t s)
+{
+    return s->kept;
 }
 
 gpuError_t gpuEventCreate(gpuEvent_t *out)
@@ -587,6 +639,7 @@ gpuError_t gpuEventElapsedTime(float *milliseconds, gpuEvent_t from, gpuEvent_t 
 gpuError_t gpuMemcpyAsync(void *to, const void *from, size_t bytes, gpuStream_t s)
 {
     if (!bytes) return gpuSuccess;
+    if (s->kept && (pageable(from) || pageable(to))) die("a copy of memory that is not pinned is kept for a graph");
     if (pageable(from)) {
         std::vector<unsigned char> copy((const unsigned char *)from, (const unsigned char *)from + bytes);
         put(s, [to, copy]() { memcpy(to, copy.data(), copy.size()); });

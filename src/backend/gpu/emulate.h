@@ -156,11 +156,17 @@ gpuError_t gpuEventSynchronize(gpuEvent_t e);
 gpuError_t gpuEventQuery(gpuEvent_t e);
 gpuError_t gpuEventElapsedTime(float *milliseconds, gpuEvent_t from, gpuEvent_t to);
 
-static inline bool gpuCapturing(gpuStream_t s)
-{
-    (void)s;
-    return false;
-}
+/* A graph is what was put into a stream between begin and end, in its order. Who waits for the stream in between, or
+ * copies from or to memory that is not pinned, ends the program. */
+struct emulate_graph;
+typedef emulate_graph *gpuGraph_t, *gpuGraphExec_t;
+gpuError_t gpuStreamBeginCapture(gpuStream_t s);
+gpuError_t gpuStreamEndCapture(gpuStream_t s, gpuGraph_t *out);
+gpuError_t gpuGraphInstantiate(gpuGraphExec_t *out, gpuGraph_t graph);
+gpuError_t gpuGraphDestroy(gpuGraph_t graph);
+gpuError_t gpuGraphLaunch(gpuGraphExec_t graph, gpuStream_t s);
+gpuError_t gpuGraphExecDestroy(gpuGraphExec_t graph);
+bool gpuCapturing(gpuStream_t s);
 
 /* Work of a library's, which here is a function of the host's: in its turn in the stream. */
 gpuError_t emulate_host(gpuStream_t s, std::function<void()> work);

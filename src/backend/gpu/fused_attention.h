@@ -8,6 +8,9 @@
  *      no biases of positions (alibi)
  *      backward: deterministic, with less than 4 GiB of workspace (it has one of 2 b heads s² bytes)
  *
+ *  Unlike our own kernels cuDNN's multiply keys that pad by 0, so these have to be finite, and a sample's bits depend
+ * on how long it is padded.
+ *
  *  TX_GPU_CUDNN=0 turns it off; TX_GPU_CUDNN_NONDETERMINISTIC=1 has the other backward, to compare them. */
 #ifndef TX_BACKEND_GPU_FUSED_ATTENTION_H
 #define TX_BACKEND_GPU_FUSED_ATTENTION_H

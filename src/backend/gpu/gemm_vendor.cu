@@ -265,10 +265,10 @@ static tx_status make_room(tx__gpu_products *p)
 }
 
 /* cuBLASLt 13.1 on an H200 rounds a product to bf16 or fp16 before it adds the bias where rows of C are no multiples of
- * 16 bytes (17 x 33 x 1041). Of a C that is added to, too, the library is left to do what it does. */
+ * 16 bytes (17 x 33 x 1041). */
 static bool rounds_twice(const shape *s)
 {
-    return s->bias && !s->accumulate && s->out != BLASLT_R_32F && (s->ldc % 8 || s->n % 8);
+    return s->bias && s->out != BLASLT_R_32F && (s->ldc % 8 || s->n % 8);
 }
 
 /* The product of that shape, new or known. */
@@ -571,7 +571,7 @@ TX_GPU_ROW tx_status tx__gpu_gemm(tx_ctx *c, const tx_gemm_args *a, void *scratc
     if (!x->chosen) TX_TRY(choose(g, x, a, workspace));
     TX_TRY(set_bias(g->products, x, a));
     /* A sum is rounded once: where C is not fp32 the product is added to the bias. */
-    bool apart = s.bias && x->bias_apart, before = apart && !s.accumulate && s.out != BLASLT_R_32F;
+    bool apart = s.bias && x->bias_apart, before = apart && s.out != BLASLT_R_32F;
     if (before) put_bias(c, &s, a, false);
     const making m = { x, a, a->c.data, workspace, s.accumulate || before };
     LT_TRY(multiply(g, &m, &x->algo));

@@ -62,6 +62,7 @@ typedef struct tx__gpu {
     tx__fault *fault;    /* the device's */
     tx__fault *seen;     /* the host's, pinned */
     bool blocking;       /* TX_GPU_BLOCKING=1: every op waits for itself, so that errors name it */
+    bool keeps_graphs;   /* unless blocking, or TX_GPU_GRAPHS=0 */
     struct tx__gpu_products *products;
     struct tx__gpu_attention *attention;
 } tx__gpu;

@@ -94,8 +94,9 @@ static tx_status open_gpu(tx_ctx *c)
     tx_status st;
     TX_TRY(tx_alloc(&c->backend_state, 1, sizeof(tx__gpu), "backend gpu"));
     tx__gpu *g = (tx__gpu *)c->backend_state;
-    const char *blocking = getenv("TX_GPU_BLOCKING");
+    const char *blocking = getenv("TX_GPU_BLOCKING"), *graphs = getenv("TX_GPU_GRAPHS");
     g->blocking = blocking && *blocking == '1';
+    g->keeps_graphs = !g->blocking && !(graphs && *graphs == '0');
     c->device = &g->device;
     TX_GOTO(tx__gpu_device_open(g, c->device_number));
     TX_GOTO(tx__gpu_gemm_open(g));

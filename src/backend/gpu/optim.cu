@@ -3,8 +3,23 @@
 
 /* ---- exact_add: the limbs are whole numbers, so that the order of additions does not show ---- */
 
-/* tx_exact_add (base/exact.c), to limbs that others add to at the same time. */
-__device__ static inline void add_exactly(word *limb, double *beyond, double x)
+/* A thread's own sum as long as its numbers begin in one limb, which those of a gradient nearly always do: atomic
+ * additions to the same few limbs would wait for each other. */
+struct exact_part {
+    int k;        /* the first of three; -1: nothing is there */
+    word limb[3]; /* each of less than 2^32 a number */
+};
+
+__device__ static inline void exact_flush(word *limb, exact_part *a)
+{
+    for (int i = 0; i < 3; i++) {
+        if (a->limb[i]) atomicAdd(&limb[a->k + i], a->limb[i]);
+        a->limb[i] = 0;
+    }
+}
+
+/* tx_exact_add (base/exact.c).  @limb the block's, for what begins elsewhere than `a` does */
+__device__ static inline void add_exactly(exact_part *a, word *limb, double *beyond, double x)
 {
     word bits;
     memcpy(&bits, &x, sizeof bits);
@@ -20,10 +35,26 @@ __device__ static inline void add_exactly(word *limb, double *beyond, double x)
         at = 0;
     }
     int k = at / 32, shift = at % 32;
-    word low = m << shift, high = shift ? m >> (64 - shift) : 0;
-    if (low & 0xffffffffull) atomicAdd(&limb[k], low & 0xffffffffull);
-    if (low >> 32) atomicAdd(&limb[k + 1], low >> 32);
-    if (high) atomicAdd(&limb[k + 2], high);
+    word low = m << shift;
+    if (k != a->k) exact_flush(limb, a);
+    a->k = k;
+    a->limb[0] += low & 0xffffffffull;
+    a->limb[1] += low >> 32;
+    a->limb[2] += shift ? m >> (64 - shift) : 0;
+}
+
+/* To the block's, a warp's threads together as far as they begin where most of the sum does. */
+__device__ static inline void exact_join(word *limb, exact_part *a)
+{
+    int k = a->k;
+    for (int m = WARP / 2; m; m >>= 1) {
+        int other = shfl_xor(k, m);
+        if (other > k) k = other;
+    }
+    if (a->k != k) exact_flush(limb, a);
+    a->k = k;
+    for (int i = 0; i < 3; i++) a->limb[i] = warp_sum(a->limb[i]);
+    if (threadIdx.x % WARP == 0) exact_flush(limb, a);
 }
 
 __global__ void exact_add_kernel(word *sum, const double *x, int64_t n)
@@ -33,7 +64,9 @@ __global__ void exact_add_kernel(word *sum, const double *x, int64_t n)
     for (int k = (int)threadIdx.x; k < TX_EXACT_LIMBS; k += (int)blockDim.x) limb[k] = 0;
     if (threadIdx.x == 0) beyond = 0;
     __syncthreads();
-    for (int64_t i = grid_thread(); i < n; i += grid_threads()) add_exactly(limb, &beyond, x[i]);
+    exact_part part = { -1, { 0, 0, 0 } };
+    for (int64_t i = grid_thread(); i < n; i += grid_threads()) add_exactly(&part, limb, &beyond, x[i]);
+    exact_join(limb, &part);
     __syncthreads();
     for (int k = (int)threadIdx.x; k < TX_EXACT_LIMBS; k += (int)blockDim.x)
         if (limb[k]) atomicAdd(&sum[k], limb[k]);
@@ -47,8 +80,8 @@ TX_GPU_ROW tx_status tx__gpu_exact_add(tx_ctx *c, const tx_exact_add_args *a, vo
     (void)scratch;
     int64_t n = tx_numel(a->x);
     if (n)
-        GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, n, 256), 256, 0, exact_add_kernel, (word *)a->sum.data,
-                   (const double *)a->x.data, n);
+        GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, (n + 7) / 8, 256), 256, 0, exact_add_kernel,
+                   (word *)a->sum.data, (const double *)a->x.data, n);
     return tx__gpu_launched(c, "exact_add");
 }
 
