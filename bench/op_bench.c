@@ -6,7 +6,7 @@
  *      TX_CPU_ISA=avx2 op_bench ...
  *
  *  Attention is timed causal, over all keys, and over all keys where about half of them pad; on a GPU causal, of 1024
- *  positions. There a run is ten calls one behind the other, from an idle device to an idle device.
+ *  positions, those with dropout too, and of 8192. There a run is ten calls one behind the other, from an idle device to an idle device.
  *  The type is that of values and of the residual stream (backend/ops.h). Without the last word all are timed.
  *
  *  `make bench` in the build folder builds it.
@@ -297,6 +297,8 @@ int main(int argc, char **argv)
         if (ctx.device) {
             int64_t s = tokens < 1024 ? tokens : 1024;
             attention(tokens / s, s, CAUSAL, 0);
+            attention(tokens / s, s, CAUSAL, 6554);
+            if (tokens >= 8192) attention(tokens / 8192, 8192, CAUSAL, 0);
         } else {
             for (keys kind = CAUSAL; kind <= PADDED; kind++)
                 for (int64_t s = kind == CAUSAL ? 256 : 128; s <= (kind == CAUSAL ? 1024 : 512); s *= 2)

@@ -220,7 +220,7 @@ median() {
 figure() {
     local format=$1 number
     shift
-    for number in "$@"; do
+    for number in "${@:-none}"; do
         [[ $number =~ ^[0-9.e+-]+$ ]] || { echo "**failed**"; fail; return; }
     done
     # shellcheck disable=SC2059
@@ -339,18 +339,22 @@ tera() { awk -v x="${1:-none}" 'BEGIN { if (x != "none") print x / 1e3 }'; }
 tokens=32768 product_tokens=32768
 [ -z "$emulated" ] || { tokens=128 product_tokens=16; }
 
+# attention_rates ID PATTERN: of the first lines of the log whose name has it, forward and backward
+attention_rates() {
+    local way
+    for way in fwd bwd; do grep -m1 -E "^attention_$way .*$2" "$out/$1.log" | awk '{ print $(NF - 1) / 1e3 }'; done
+}
 # attention ID NAME [ENV COMMAND...]
 attention() {
-    local id=$1 name=$2 forward backward
+    local id=$1 name=$2 rates
     shift 2
     ops "$id" attention "$tokens" "$@"
-    forward=$(awk '$1 == "attention_fwd" && $3 ~ /^s=/ { print $(NF - 1) / 1e3 }' "$out/$id.log")
-    backward=$(awk '$1 == "attention_bwd" && $3 ~ /^s=/ { print $(NF - 1) / 1e3 }' "$out/$id.log")
-    row "attention, $name" "$(figure "%.0f TFLOP/s forward, %.0f backward" "$forward" "$backward")"
+    mapfile -t rates < <(attention_rates "$id" ' s=')
+    row "attention, $name" "$(figure "%.0f TFLOP/s forward, %.0f backward" "${rates[@]:0:2}")"
 }
 
 figures_of_ops() {
-    local of n
+    local of n rates
     say ""
     say "| figure, bf16 | result |"
     say "|---|---|"
@@ -366,6 +370,8 @@ figures_of_ops() {
         row "attention, cuDNN, backward deterministic (the default) and not" "not run: there is no cuDNN here"
     fi
     attention op_attention_own "our own kernels" env TX_GPU_CUDNN=0
+    mapfile -t rates < <(attention_rates op_attention_own dropout)
+    row "attention with dropout (always our own kernels)" "$(figure "%.0f TFLOP/s forward, %.0f backward" "${rates[@]:0:2}")"
     ops op_update update "$tokens"
     n=0
     for of in copy adam sumsq; do

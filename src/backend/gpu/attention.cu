@@ -83,7 +83,7 @@ TX_GPU_ROW tx_status tx__gpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_arg
 
 TX_GPU_ROW size_t tx__gpu_attention_bwd_scratch(const tx_ctx *c, const tx_attention_bwd_args *a)
 {
-    size_t ours = (size_t)(tx_numel(a->q) / (a->q.dim[4] ? a->q.dim[4] : 1)) * sizeof(float),
+    size_t ours = (size_t)(tx_numel(a->q) / (a->q.dim[4] ? a->q.dim[4] : 1)) * sizeof(flash_query),
            fused = tx__gpu_fused_attention_bwd_scratch(c, a);
     return fused > ours ? fused : ours;
 }
@@ -99,7 +99,7 @@ TX_GPU_ROW tx_status tx__gpu_attention_bwd(tx_ctx *c, const tx_attention_bwd_arg
     f.o = view(a->o), f.do_ = view(a->do_);
     f.dq = view(a->dq), f.dk = view(a->dk), f.dv = view(a->dv);
     f.lse = (float *)a->lse.data;
-    f.delta = (float *)scratch;
+    f.query = (flash_query *)scratch;
     f.causal = a->causal;
     f.first_key = (const int32_t *)a->first_key.data;
     f.n_keys = (const int32_t *)a->n_keys.data;

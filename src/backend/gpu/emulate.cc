@@ -55,16 +55,17 @@ struct context {
     size_t stack_bytes;
 };
 
-struct copy16 {
+struct async_copy {
     void *to;
     const void *from; /* NULL: zeros */
+    size_t bytes;
 };
 
 struct fiber {
     context at;
     dim3 id;
     const void *mine; /* what it gives to its warp */
-    std::vector<copy16> copies;
+    std::vector<async_copy> copies;
 };
 
 struct barrier {
@@ -225,19 +226,19 @@ void emulate_together(void *mine, void (*work)(void *const *lane))
     emulate_warp_barrier();
 }
 
-void emulate_copy16(void *to, const void *from)
+void emulate_copy(void *to, const void *from, size_t bytes)
 {
-    own_machine->thread[own_machine->self].copies.push_back((copy16){ to, from });
+    own_machine->thread[own_machine->self].copies.push_back((async_copy){ to, from, bytes });
 }
 
 void emulate_copies_wait(void)
 {
-    std::vector<copy16> &copies = own_machine->thread[own_machine->self].copies;
-    for (const copy16 &c : copies) {
+    std::vector<async_copy> &copies = own_machine->thread[own_machine->self].copies;
+    for (const async_copy &c : copies) {
         if (c.from)
-            memcpy(c.to, c.from, 16);
+            memcpy(c.to, c.from, c.bytes);
         else
-            memset(c.to, 0, 16);
+            memset(c.to, 0, c.bytes);
     }
     copies.clear();
 }

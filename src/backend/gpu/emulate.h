@@ -47,8 +47,8 @@ void emulate_exchange(const void *mine, void *theirs, size_t bytes, int lane);
 /* An instruction of a whole warp: the last of its lanes to come does the work for all. One barrier. */
 void emulate_together(void *mine, void (*work)(void *const *lane));
 
-/* Copies 16 bytes, or zeros from nowhere, not before this thread waits for its copies. */
-void emulate_copy16(void *to, const void *from);
+/* Copies bytes, or zeros from nowhere, not before this thread waits for its copies. */
+void emulate_copy(void *to, const void *from, size_t bytes);
 void emulate_copies_wait(void);
 
 /* Prints where it happened and ends the program. */

@@ -26,10 +26,16 @@ typedef struct flash_view {
     int64_t stride[4];
 } flash_view;
 
+/* What backward has of a query and head. */
+typedef struct alignas(8) flash_query {
+    float lse, delta; /* log-sum-exp, in units of log2; sum of do o */
+} flash_query;
+
 /* One call, as kernels get it. */
 typedef struct flash_call {
     flash_view q, k, v, o, dq, dk, dv, do_; /* o: of backward, what forward made */
-    float *lse, *delta;                     /* [b, groups, r, sq]; delta: sum of do o */
+    float *lse;                             /* [b, groups, r, sq] */
+    struct flash_query *query;              /* likewise, of backward */
     float *parts;                           /* decoding: what each split has, flash_decode.cu */
     const int32_t *first_key, *n_keys, *past_n, *slot;
     tx__fault *fault;
@@ -200,25 +206,41 @@ typedef struct flash_team {
     int me, n_threads;
 } flash_team;
 
-/* n_rows rows of d values into rows of D in shared memory, each thread of the team doing its part; zeros after a
- * row's end and where at(row) is NULL. To be waited for. */
-template <class T, int D, class F>
-__device__ static inline void flash_load(T *to, int n_rows, int d, bool packs, flash_team team, F at)
+/* Positions of one head, side by side: n of them are there. */
+template <class T> struct flash_strip {
+    const T *row;
+    int64_t step;
+    int n;
+};
+template <class T>
+__device__ static inline flash_strip<T> flash_strip_of(const flash_view &x, int first, int end, int sample, int group,
+                                                       int head)
 {
-    constexpr int ld = flash_row<T, D>::ld, n = pack_of<T>::n, n_packs = D / n;
-    if (packs) {
+    return { flash_at<T>(x, first, sample, group, head), x.stride[0], end - first };
+}
+
+/* n_rows of them, d values each, into rows of D in shared memory, each thread of the team doing its part; zeros after a
+ * row's end and after the last one. To be waited for. */
+template <class T, int D>
+__device__ static inline void flash_load(T *to, int n_rows, flash_strip<T> x, int d, bool packs, flash_team team)
+{
+    constexpr int ld = flash_row<T, D>::ld, n = pack_of<T>::n, n_packs = D / n, wide = n_packs < WARP ? n_packs : WARP;
+    if (packs) { /* a thread has a column of packs: addresses go on by what is the same for all rows */
+        const int by = team.n_threads / wide, first = team.me / wide;
+#pragma unroll
+        for (int pass = 0; pass < n_packs / wide; pass++) {
+            const int column = (team.me % wide + pass * wide) * n, end = first < by ? n_rows : 0;
+            const T *from = x.row + first * x.step + column;
+            T *y = to + first * ld + column;
 #pragma unroll 1 /* copies are not waited for here, and registers are dear */
-        for (int i = team.me; i < n_rows * n_packs; i += team.n_threads) {
-            int row = i / n_packs, x = i % n_packs * n;
-            const T *from = at(row);
-            copy16_async(to + row * ld + x, from + (from ? x : 0), from && x < d);
+            for (int row = first; row < end; row += by, from += by * x.step, y += by * ld)
+                copy_async<16>(y, from, row < x.n && column < d);
         }
     } else {
 #pragma unroll 1
         for (int i = team.me; i < n_rows * D; i += team.n_threads) {
-            int row = i / D, x = i % D;
-            const T *from = at(row);
-            to[row * ld + x] = from && x < d ? from[x] : T();
+            int row = i / D, column = i % D;
+            to[row * ld + column] = row < x.n && column < d ? x.row[row * x.step + column] : T();
         }
     }
 }
@@ -463,14 +485,17 @@ template <class T, int D, int M, int N> struct flash_rows {
     }
 };
 
-/* The bits of a tile for a warp's rows, e(row) being the element of key k0. */
-template <int N, class F>
-__device__ static inline void flash_keep(unsigned char *keep, int n_rows, const tx_dropout &mask, F e)
+/* The bits of a tile for a warp's rows: e is the element of the first row and key, and rows are `step` apart. */
+template <int N>
+__device__ static inline void flash_keep(unsigned char *keep, int n_rows, const tx_dropout &mask, uint64_t e,
+                                         uint64_t step)
 {
+    constexpr int octets = N / 8, by = WARP / octets;
+    const int first = lane_id() / octets, octet = lane_id() % octets;
+    e += (uint64_t)first * step + (uint64_t)octet * 8;
     sync_warp(); /* of the tile before this one */
 #pragma unroll 1
-    for (int i = lane_id(); i < n_rows * (N / 8); i += WARP)
-        keep[i] = flash_keep8(mask, e(i / (N / 8)) + (uint64_t)(i % (N / 8) * 8));
+    for (int row = first; row < n_rows; row += by, e += by * step) keep[row * octets + octet] = flash_keep8(mask, e);
     sync_warp();
 }
 

@@ -4,9 +4,8 @@
  * and what a query has (log-sum-exp, delta, keys that it sees) belongs to a column. */
 #include "backend/gpu/flash.h"
 
-/* delta = sum of do o over a head, which is where softmax's gradient begins: a warp per row, always in the same order.
- */
-template <class T> __global__ void __launch_bounds__(256) flash_delta_kernel(flash_call f)
+/* The sum of do o over a head is where softmax's gradient begins: a warp per row, always in the same order. */
+template <class T> __global__ void __launch_bounds__(256) flash_query_kernel(flash_call f)
 {
     int heads = f.groups * f.r;
     int64_t n = (int64_t)f.b * heads * f.sq;
@@ -17,16 +16,16 @@ template <class T> __global__ void __launch_bounds__(256) flash_delta_kernel(fla
         float sum = 0;
         for (int j = lane_id(); j < f.d; j += WARP) sum += f32(x[j]) * f32(y[j]);
         sum = warp_sum(sum);
-        if (lane_id() == 0) f.delta[row] = sum;
+        if (lane_id() == 0) f.query[row] = { f.lse[row] * (float)LOG2E, sum };
     }
 }
 
 /* Rows of a warp / 16, rows of a tile, columns of the results that a block makes (a wider head has several blocks). */
 template <class T, int D> struct bwd_shape {
     static constexpr bool wide = sizeof(T) == 4;
-    static constexpr int M = wide || D > 64 ? 1 : 2, N = wide || D > 128 ? 16 : 32, C = D > 128 ? D / 2 : D;
+    static constexpr int M = 1, N = wide || D > 128 ? 16 : 32, C = D > 128 ? D / 2 : D;
     static constexpr size_t row_bytes = flash_row<T, D>::bytes;
-    static constexpr size_t column_bytes = 4 * sizeof(float); /* lse, delta, lo, hi */
+    static constexpr size_t column_bytes = sizeof(flash_query) + 2 * sizeof(int);
     static constexpr size_t stage_bytes = (size_t)N * (2 * row_bytes + column_bytes);
     static constexpr size_t bytes(int warps, int stages)
     {
@@ -36,24 +35,8 @@ template <class T, int D> struct bwd_shape {
 
 /* Of the tile's N columns, where they are queries. */
 template <int N> struct flash_columns {
-    float *p; /* [4][N] */
-
-    __device__ inline float &lse(int i) const /* in units of log2 */
-    {
-        return p[i];
-    }
-    __device__ inline float &delta(int i) const
-    {
-        return p[N + i];
-    }
-    __device__ inline int &lo(int i) const
-    {
-        return ((int *)p)[2 * N + i];
-    }
-    __device__ inline int &hi(int i) const
-    {
-        return ((int *)p)[3 * N + i];
-    }
+    flash_query query[N];
+    int lo[N], hi[N];
 };
 
 template <class T, int D, bool KEYS> struct bwd_block {
@@ -66,14 +49,14 @@ template <class T, int D, bool KEYS> struct bwd_block {
     int i_b, g, own, warp_rows; /* own: position of the warp's first row */
     typename X::acc out0[M][C / 16], out1[M][C / 16];
     /* of the rows, where they are queries */
-    float lse[M][X::rows], delta[M][X::rows];
+    flash_query query[M][X::rows];
     int lo[M][X::rows], hi[M][X::rows], most_lo, least_hi;
 
     __device__ inline bwd_block(const flash_call &call) : f(call)
     {
     }
 
-    __device__ inline int64_t lse_row(int r) const
+    __device__ inline int64_t query_row(int r) const
     {
         return ((int64_t)i_b * f.groups * f.r + g * f.r + r) * f.sq;
     }
@@ -95,8 +78,7 @@ template <class T, int D, bool KEYS> struct bwd_block {
                     if (i && X::row_of(i) == X::row_of(i - 1)) continue;
                     int row = own + m * 16 + X::row(i), at = X::row_of(i);
                     flash_range seen = flash_seen(f, sample, i_b, row);
-                    lse[m][at] = row < f.sq ? f.lse[lse_row(r) + row] * (float)LOG2E : 0;
-                    delta[m][at] = row < f.sq ? f.delta[lse_row(r) + row] : 0;
+                    query[m][at] = row < f.sq ? f.query[query_row(r) + row] : flash_query{ 0, 0 };
                     lo[m][at] = seen.lo;
                     hi[m][at] = row < f.sq ? seen.hi : 0;
                     most_lo = seen.lo > most_lo ? seen.lo : most_lo;
@@ -117,7 +99,7 @@ template <class T, int D, bool KEYS> struct bwd_block {
         if (!f.first_key) return false;
         int least = INT32_MAX;
         for (int j = lane_id(); j < N; j += WARP)
-            if (first + j < f.sq && at.lo(j) < least) least = at.lo(j);
+            if (first + j < f.sq && at.lo[j] < least) least = at.lo[j];
         return warp_min(least) >= own + 16 * M;
     }
     __device__ inline bool whole(int first) const
@@ -211,11 +193,11 @@ template <class T, int D, bool KEYS> struct bwd_block {
 #pragma unroll
                 for (int i = 0; i < X::n; i++) {
                     int row = m * 16 + X::row(i), column = j * 16 + X::column(i), r = X::row_of(i);
-                    float big = KEYS ? at.lse(column) : lse[m][r], rest = KEYS ? at.delta(column) : delta[m][r];
-                    float prob = exp2_of(p[m][j].v[i] * f.scale_log2 - big), z = 1;
+                    const flash_query of = KEYS ? at.query[column] : query[m][r];
+                    float prob = exp2_of(p[m][j].v[i] * f.scale_log2 - of.lse), z = 1;
                     if (!all) {
                         int key = KEYS ? own + row : first + column;
-                        if (key < (KEYS ? at.lo(column) : lo[m][r]) || key >= (KEYS ? at.hi(column) : hi[m][r]))
+                        if (key < (KEYS ? at.lo[column] : lo[m][r]) || key >= (KEYS ? at.hi[column] : hi[m][r]))
                             prob = 0;
                     }
                     if (keep) {
@@ -223,7 +205,7 @@ template <class T, int D, bool KEYS> struct bwd_block {
                         z = keep[byte] >> (KEYS ? row : column) % 8 & 1 ? f.keep_scale : 0;
                     }
                     p[m][j].v[i] = prob * z;
-                    ds[m][j].v[i] = prob * (z * ds[m][j].v[i] - rest) * f.scale;
+                    ds[m][j].v[i] = prob * (z * ds[m][j].v[i] - of.delta) * f.scale;
                 }
             }
         }
@@ -265,26 +247,24 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) flash_bwd_kernel(flash_call
     if (KEYS && first >= x.sample.n_keys) n = 0; /* they pad */
 
     auto load = [&](T *to, int n_rows, const flash_view &from, int at, int limit, int r) {
-        flash_load<T, D>(to, n_rows, f.d, f.packs, { me, n_threads }, [&](int i) -> const T * {
-            return at + i < limit ? flash_at<T>(from, at + i, x.i_b, x.g, r) : nullptr;
-        });
+        flash_load<T, D>(to, n_rows, flash_strip_of<T>(from, at, limit, x.i_b, x.g, r), f.d, f.packs,
+                         { me, n_threads });
     };
-    auto columns_of = [&](int stage) {
-        return flash_columns<N>{ (float *)(tiles + (size_t)stage * shape::stage_bytes + 2 * N * shape::row_bytes) };
+    auto columns_of = [&](int stage) -> flash_columns<N> & {
+        return *(flash_columns<N> *)(tiles + (size_t)stage * shape::stage_bytes + 2 * N * shape::row_bytes);
     };
     auto load_tile = [&](int r, int at, int stage) {
         T *y0 = (T *)(tiles + (size_t)stage * shape::stage_bytes), *y1 = y0 + N * ld;
         int limit = KEYS ? f.sq : x.sample.n_keys;
         load(y0, N, KEYS ? f.q : f.k, at, limit, KEYS ? r : 0);
         load(y1, N, KEYS ? f.do_ : f.v, at, limit, KEYS ? r : 0);
-        flash_columns<N> of = columns_of(stage);
+        flash_columns<N> &of = columns_of(stage);
         for (int i = me; KEYS && i < N; i += n_threads) {
             flash_range seen = flash_seen(f, x.sample, x.i_b, at + i);
             bool there = at + i < f.sq;
-            of.lse(i) = there ? f.lse[x.lse_row(r) + at + i] * (float)LOG2E : 0;
-            of.delta(i) = there ? f.delta[x.lse_row(r) + at + i] : 0;
-            of.lo(i) = seen.lo;
-            of.hi(i) = there ? seen.hi : 0;
+            copy_async<8>(&of.query[i], f.query + x.query_row(r) + at + i, there);
+            of.lo[i] = seen.lo;
+            of.hi[i] = there ? seen.hi : 0;
         }
     };
 
@@ -304,11 +284,9 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) flash_bwd_kernel(flash_call
             if (f.mask.drop) {
                 uint64_t s = (uint64_t)f.mask.s_global, e = tx_dropout_head(&f.mask, x.i_b, x.g * f.r + r);
                 if (KEYS)
-                    flash_keep<16 * M>(keep, N, f.mask,
-                                       [&](int i) { return e + (uint64_t)(at + i) * s + (uint64_t)x.own; });
+                    flash_keep<16 * M>(keep, N, f.mask, e + (uint64_t)at * s + (uint64_t)x.own, s);
                 else
-                    flash_keep<N>(keep, 16 * M, f.mask,
-                                  [&](int i) { return e + (uint64_t)(x.own + i) * s + (uint64_t)at; });
+                    flash_keep<N>(keep, 16 * M, f.mask, e + (uint64_t)x.own * s + (uint64_t)at, s);
             }
             x.step(x0 + warp * 16 * M * ld, x1 + warp * 16 * M * ld, y0, y1, at, part * C, columns_of(stage),
                    f.mask.drop ? keep : nullptr, flash_slope(f, x.g * f.r + r));
@@ -365,7 +343,7 @@ template <class T, int D, bool KEYS> static tx_status launch(const tx_ctx *c, co
 template <class T, int D> static tx_status backward(const tx_ctx *c, const flash_call *f)
 {
     int64_t rows = (int64_t)f->sq * f->b * f->groups * f->r;
-    GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_warp_blocks(c, rows, 256), 256, 0, flash_delta_kernel<T>, *f);
+    GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_warp_blocks(c, rows, 256), 256, 0, flash_query_kernel<T>, *f);
     TX_TRY((launch<T, D, true>(c, f)));
     return launch<T, D, false>(c, f);
 }

@@ -76,14 +76,14 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) flash_decode_kernel(flash_c
     const int end = (split + 1) * SPLIT < sample.n_keys ? (split + 1) * SPLIT : sample.n_keys;
 
     auto load = [&](T *to, const flash_view &from, int k0) {
-        flash_load<T, D>(to, N, f.d, f.packs, { lane_id(), WARP }, [&](int j) -> const T * {
-            return k0 + j < sample.n_keys ? flash_at<T>(from, k0 + j, sample.slot, g, 0) : nullptr;
-        });
+        flash_load<T, D>(to, N, flash_strip_of<T>(from, k0, sample.n_keys, sample.slot, g, 0), f.d, f.packs,
+                         { lane_id(), WARP });
     };
-    flash_load<T, D>(q, 16, f.d, f.packs, { me, (int)blockDim.x }, [&](int row) -> const T * {
-        decode_row x = decode_row_of(f, first + row);
-        return first + row < n_rows ? flash_at<T>(f.q, x.i, i_b, g, x.r) : nullptr;
-    });
+    for (int i = me; i < 16 * D; i += (int)blockDim.x) {
+        decode_row x = decode_row_of(f, first + i / D);
+        bool there = first + i / D < n_rows && i % D < f.d;
+        q[i / D * ld + i % D] = there ? flash_at<T>(f.q, x.i, i_b, g, x.r)[i % D] : T();
+    }
     copies_wait();
     __syncthreads();
 
@@ -96,11 +96,12 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) flash_decode_kernel(flash_c
         load(k, f.k, k0);
         load(v, f.v, k0);
         if (f.mask.drop)
-            flash_keep<N>(keep, 16, f.mask, [&](int row) {
+            for (int row = 0; row < 16; row++) {
                 decode_row y = decode_row_of(f, first + row);
-                return tx_dropout_head(&f.mask, i_b, g * f.r + y.r) +
-                       (uint64_t)(y.i + sample.offset) * (uint64_t)f.mask.s_global + (uint64_t)k0;
-            });
+                uint64_t e = tx_dropout_head(&f.mask, i_b, g * f.r + y.r) +
+                             (uint64_t)(y.i + sample.offset) * (uint64_t)f.mask.s_global + (uint64_t)k0;
+                flash_keep<N>(keep + row * (N / 8), 1, f.mask, e, 0);
+            }
         copies_wait();
         sync_warp();
         x.scores(s, q, k, k0, f.scale_log2, f.mask.drop ? keep : nullptr, f.alibi.n_heads > 0);

@@ -33,15 +33,11 @@ template <class T, int D> __global__ void __launch_bounds__(FLASH_WARPS *WARP) f
     int end = sample.n_keys;
     if (f.causal && first + rows + sample.offset < end) end = first + rows + sample.offset;
 
-    auto query = [&](int i) -> const T * {
-        return first + i < f.sq ? flash_at<T>(f.q, first + i, i_b, g, r) : nullptr;
-    };
     auto load = [&](T *to, const flash_view &from, int k0) {
-        flash_load<T, D>(to, N, f.d, f.packs, { me, n_threads }, [&](int j) -> const T * {
-            return k0 + j < sample.n_keys ? flash_at<T>(from, k0 + j, sample.slot, g, 0) : nullptr;
-        });
+        flash_load<T, D>(to, N, flash_strip_of<T>(from, k0, sample.n_keys, sample.slot, g, 0), f.d, f.packs,
+                         { me, n_threads });
     };
-    flash_load<T, D>(q, rows, f.d, f.packs, { me, n_threads }, query);
+    flash_load<T, D>(q, rows, flash_strip_of<T>(f.q, first, f.sq, i_b, g, r), f.d, f.packs, { me, n_threads });
     load(k, f.k, begin);
 
     flash_rows<T, D, M, N> x;
@@ -53,9 +49,9 @@ template <class T, int D> __global__ void __launch_bounds__(FLASH_WARPS *WARP) f
         __syncthreads();
         load(v, f.v, k0);
         if (f.mask.drop) {
-            uint64_t e = tx_dropout_head(&f.mask, i_b, head) + (uint64_t)k0, s_global = (uint64_t)f.mask.s_global;
-            flash_keep<N>(keep, 16 * M, f.mask,
-                          [&](int i) { return e + (uint64_t)(own + i + sample.offset) * s_global; });
+            uint64_t s_global = (uint64_t)f.mask.s_global;
+            uint64_t e = tx_dropout_head(&f.mask, i_b, head) + (uint64_t)(own + sample.offset) * s_global;
+            flash_keep<N>(keep, 16 * M, f.mask, e + (uint64_t)k0, s_global);
         }
         x.scores(s, mine, k, k0, f.scale_log2, f.mask.drop ? keep : nullptr, f.alibi.n_heads > 0);
         copies_wait();

@@ -24,21 +24,27 @@ __device__ static inline int lane_id(void)
     return (int)threadIdx.x % WARP;
 }
 
-/* ---- 16 bytes into shared memory, not waited for where the GPU can go on meanwhile; zeros if there are none ---- */
+/* ---- 8 or 16 bytes into shared memory, not waited for where the GPU can go on meanwhile; zeros if they are not there,
+ * and then `from` may be any address ---- */
 
-__device__ static inline void copy16_async(void *to, const void *from, bool there)
+template <int BYTES> __device__ static inline void copy_async(void *to, const void *from, bool there)
 {
+    static_assert(BYTES == 8 || BYTES == 16, "");
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((unsigned)__cvta_generic_to_shared(to)),
-                 "l"(from), "r"(there ? 16 : 0)
-                 : "memory");
+    unsigned at = (unsigned)__cvta_generic_to_shared(to);
+    if (BYTES == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(there ? 16 : 0)
+                     : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(at), "l"(from), "r"(there ? 8 : 0)
+                     : "memory");
 #elif defined(TX_GPU_EMULATED)
-    emulate_copy16(to, there ? from : nullptr);
+    emulate_copy(to, there ? from : nullptr, BYTES);
 #else
     if (there)
-        __builtin_memcpy(__builtin_assume_aligned(to, 16), __builtin_assume_aligned(from, 16), 16);
+        __builtin_memcpy(__builtin_assume_aligned(to, BYTES), __builtin_assume_aligned(from, BYTES), BYTES);
     else
-        __builtin_memset(__builtin_assume_aligned(to, 16), 0, 16);
+        __builtin_memset(__builtin_assume_aligned(to, BYTES), 0, BYTES);
 #endif
 }
 
