@@ -18,7 +18,7 @@ __global__ void touch_kernel(float *p, int at)
 __global__ void copy_kernel(const float *p)
 {
     GPU_SHARED(shared);
-    emulate_copy16(shared, p);
+    emulate_copy(shared, p, 16);
     emulate_copies_wait();
 }
 

@@ -120,14 +120,13 @@ tx_status tx__cpu_sumsq(tx_ctx *c, const tx_sumsq_args *a, void *scratch)
     int parts = tx__cpu_parts(c, blocks, TX_SUMSQ_BLOCK);
     double *out = a->out.data;
 #pragma omp parallel for schedule(static) num_threads(parts)
-    for (int64_t i = 0; i < blocks; i++) {
-        int64_t first = i * TX_SUMSQ_BLOCK, end = tx__cpu_min(n, first + TX_SUMSQ_BLOCK);
-        int64_t step = tx__cpu_stretch(a->x.dtype, end - first);
-        float x[TX__CPU_STRETCH];
-        out[i] = 0;
-        for (int64_t j = first; j < end; j += step) {
-            int64_t some = tx__cpu_min(end - j, step);
-            out[i] += tx__cpu_k(c)->sumsq(tx__cpu_get(c, a->x, j, some, x), some);
+    for (int t = 0; t < parts; t++) {
+        tx__range r = tx__cpu_part(n, TX_SUMSQ_BLOCK, parts, t);
+        float x[TX__CPU_STRETCH]; /* whole blocks */
+        int64_t step = tx__cpu_stretch(a->x.dtype, r.hi - r.lo);
+        for (int64_t j = r.lo; j < r.hi; j += step) {
+            int64_t some = tx__cpu_min(r.hi - j, step);
+            tx__cpu_k(c)->sumsq(out + j / TX_SUMSQ_BLOCK, tx__cpu_get(c, a->x, j, some, x), some);
         }
     }
     return TX_OK;

@@ -43,12 +43,23 @@ void tx__k(of_f16)(float *y, const uint16_t *x, int64_t n)
     of_halves(y, x, TX_F16, n);
 }
 
-double tx__k(sumsq)(const float *x, int64_t n)
+/* Of each block, as LANES sums that do not wait for each other. */
+void tx__k(sumsq)(double *out, const float *x, int64_t n)
 {
-    double sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
-    return sum;
+    enum { LANES = 32 };
+    for (; n > 0; x += TX_SUMSQ_BLOCK, n -= TX_SUMSQ_BLOCK) {
+        float rest[TX_SUMSQ_BLOCK] = { 0 };
+        double sum[LANES] = { 0 };
+        const float *block = x;
+        if (n < TX_SUMSQ_BLOCK) block = memcpy(rest, x, (size_t)n * sizeof *x);
+        for (int i = 0; i < TX_SUMSQ_BLOCK; i += LANES)
+#pragma omp simd
+            for (int j = 0; j < LANES; j++) sum[j] += (double)block[i + j] * (double)block[i + j];
+        double all = 0;
+#pragma omp simd reduction(+ : all)
+        for (int j = 0; j < LANES / 4; j++) all += sum[j] + sum[j + 8] + (sum[j + 16] + sum[j + 24]);
+        *out++ = all;
+    }
 }
 
 void tx__k(magnitudes)(double out[4], const float *x, int64_t n)
