@@ -789,12 +789,36 @@ tx_status tx__check_lamb_ratio(const tx_lamb_ratio_args *a)
 
 tx_status tx__check_lamb_update(const tx_lamb_update_args *a)
 {
-    if (update_fits(a->p, a->p, a->low) && like(a->m, a->p) && like(a->v, a->p) && a->ratio.dtype == TX_F64 &&
-        tx_numel(a->ratio) == 1 && (!a->gate.data || is_gate(a->gate)))
+    if (update_fits(a->p, a->p, a->low) && like(a->m, a->p) && like(a->v, a->p) &&
+        (!a->ratio.data || (a->ratio.dtype == TX_F64 && tx_numel(a->ratio) == 1)) &&
+        (!a->gate.data || is_gate(a->gate)))
         return TX_OK;
     return REFUSE("lamb_update",
                   "p, m, v of one shape, fp32; low of that shape, float; ratio [1] and gate [3] fp64; contiguous", T(p),
                   T(m), T(v), T(low), T(ratio), T(gate));
+}
+
+static int64_t sign_words(tx_tensor x)
+{
+    return (tx_numel(x) + 31) / 32;
+}
+
+tx_status tx__check_sign_pack(const tx_sign_pack_args *a)
+{
+    if (flat(a->x) && a->x.dtype == TX_F32 && flat(a->bits) && a->bits.dtype == TX_I32 && flat(a->scale) &&
+        a->scale.dtype == TX_F64 && tx_numel(a->bits) == sign_words(a->x) && tx_numel(a->scale) > 0)
+        return TX_OK;
+    return REFUSE("sign_pack", "x fp32, bits i32 of 32 elements each, scale fp64; contiguous", T(bits), T(x), T(scale));
+}
+
+tx_status tx__check_sign_sum(const tx_sign_sum_args *a)
+{
+    if (flat(a->y) && a->y.dtype == TX_F32 && spaced(a->bits, TX_I32) && spaced(a->scale, TX_F64) &&
+        a->bits.dim[0] == a->scale.dim[0] && a->scale.dim[1] == 1 && a->bits.dim[1] == sign_words(a->y) &&
+        maybe_like(a->mask, a->y))
+        return TX_OK;
+    return REFUSE("sign_sum", "y fp32; bits [rows, words] i32 of 32 elements each and scale [rows, 1] fp64; mask as y",
+                  T(y), T(bits), T(scale), T(mask));
 }
 
 tx_status tx__check_blend(const tx_blend_args *a)

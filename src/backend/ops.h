@@ -348,7 +348,7 @@ typedef struct tx_lamb_update_args {
     tx_tensor p;     /* in and out; fp32 or fp64 */
     tx_tensor m, v;  /* same shape and type */
     tx_tensor low;   /* as adam's */
-    tx_tensor ratio; /* [1] fp64 */
+    tx_tensor ratio; /* [1] fp64, optional: 1 without it */
     tx_lamb_rule rule;
     double lr;
     tx_tensor gate; /* as adam's */
@@ -368,6 +368,27 @@ typedef struct tx_blend_args {
     double alpha, beta;
     bool only_go; /* the gate's factor is not read */
 } tx_blend_args;
+
+/* ---- compressed sums (zero/compressed.h): of a number its sign, and of all numbers one size ---- */
+
+/* sign_pack: bits of x, 32 in a word, the first one lowest: 1 where x >= 0, and 0 behind the last one. x becomes what
+ * is left out: x - s where the bit is 1, x + s where it is 0, with s the scale in fp32. */
+typedef struct tx_sign_pack_args {
+    tx_tensor bits;  /* [ceil(n / 32)] i32, out */
+    tx_tensor x;     /* [n] fp32, in and out */
+    tx_tensor scale; /* [1 or more] fp64: the first one is read */
+} tx_sign_pack_args;
+
+/* sign_sum: y = factor Σ_r ±scale_r, + where the bit of row r is 1; or that is added to y. Summed in fp64 in the order
+ * of rows, and rounded once. */
+typedef struct tx_sign_sum_args {
+    tx_tensor y;     /* [n] fp32, out */
+    tx_tensor bits;  /* [rows, ceil(n / 32)] i32; rows may lie further apart */
+    tx_tensor scale; /* [rows, 1] fp64; likewise */
+    tx_tensor mask;  /* as y, optional: where it is 0, y is */
+    double factor;
+    bool accumulate;
+} tx_sign_sum_args;
 
 /* ---- the table ---- */
 

@@ -70,7 +70,14 @@ typedef struct tx_ckpt_state {
 
 #define TX_CKPT_MODEL "model" /* the part that is the model's weights */
 
-enum { TX_CKPT_MAX_PARTS = 3, TX_CKPT_WINDOW = 1 << 20 };
+/* Parts whose names end so ("server_error", "worker_error_3" with a rank behind it) are no optimizer's state, but what
+ * compressed sums have left out: a run may go on without them. */
+#define TX_CKPT_ERROR "_error"
+
+enum {
+    TX_CKPT_MAX_PARTS = 20 /* the weights, two of an optimizer, 17 of compression (zero/compressed.h) */,
+    TX_CKPT_WINDOW = 1 << 20
+};
 
 #define TX_CKPT_SPARE ((uint64_t)1 << 20) /* bytes of a disk that a save leaves free, for folders and records */
 

@@ -308,6 +308,7 @@ static void rule_updates_are_of_their_optimizer(const tx__check *k)
                 { "lamb-max-coeff", k->g->lamb_max_coeff, TX_OPTIMIZER_LAMB },
                 { "lamb-min-coeff", k->g->lamb_min_coeff, TX_OPTIMIZER_LAMB },
                 { "lamb-bias-correction", k->g->lamb_bias_correction, TX_OPTIMIZER_LAMB },
+                { "onebit-freeze-step", k->g->onebit_freeze_step, TX_OPTIMIZER_ONEBIT_ADAM },
                 { "lamb-eps-inside-sqrt", c->lamb_eps_inside_sqrt, TX_OPTIMIZER_LAMB } };
     if (k->bad->optimizer) return;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

@@ -67,6 +67,26 @@ static void rule_offloaded_updates_are_of_elements(const tx__check *k)
             tx_optimizer_kind_word(c->optimizer));
 }
 
+/* Every rank averages a momentum of all parameters, of its own sum of all micro-batches. Experts are of other ranks. */
+static void rule_signs_are_of_whole_gradients(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    const struct {
+        bool given, bad;
+        const char *flag;
+    } all[] = { { c->zero_stage > 0, k->bad->zero_stage, "--zero-stage" },
+                { c->reduce_every_micro_batch, k->bad->reduce_every_micro_batch, "--reduce-every-micro-batch" },
+                { tx_config_has_experts(c), k->bad->num_experts, "--num-experts" },
+                { is_offloaded(c->offload_optimizer), k->bad->offload_optimizer, "--offload-optimizer" } };
+    if (k->bad->optimizer || !(tx_optimizer_traits(c->optimizer) & TX_OPTIMIZER_COMPRESSED)) return;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].given && !all[i].bad)
+            tx__violate(k->v,
+                        "--optimizer %s averages each rank's momentum of all parameters: not with %s; leave it out, or "
+                        "choose --optimizer adam",
+                        tx_optimizer_kind_word(c->optimizer), all[i].flag);
+}
+
 /* O_DIRECT moves whole blocks of a disk. */
 static void rule_requests_are_whole_blocks(const tx__check *k)
 {
@@ -100,6 +120,7 @@ const tx__rule tx__rules_zero[] = {
     { NULL, rule_offloaded_state_is_divided },
     { NULL, rule_offloaded_parameters_are_divided },
     { NULL, rule_offloaded_updates_are_of_elements },
+    { NULL, rule_signs_are_of_whole_gradients },
     { NULL, rule_files_have_a_folder },
     { NULL, rule_requests_are_whole_blocks },
     { "training", rule_one_piece_has_room },

@@ -10,13 +10,14 @@
 /* Traits. */
 enum {
     TX_OPTIMIZER_PLAIN = 0,
-    TX_OPTIMIZER_MOMENTS = 1,    /* keeps Adam's two averages */
-    TX_OPTIMIZER_BETAS = 2,      /* has decays of averages, which torch calls betas */
-    TX_OPTIMIZER_MEGATRON = 4,   /* Megatron has it, and so its checkpoints a place for its state */
-    TX_OPTIMIZER_DEEPSPEED = 8,  /* DeepSpeed's checkpoints have one */
-    TX_OPTIMIZER_UNIVERSAL = 16, /* its universal ones, too */
-    TX_OPTIMIZER_NORMS = 32,     /* its update needs norms of whole tensors: optim.h's `measure` goes before it */
-    TX_OPTIMIZER_MATRICES = 64   /* an update of a layer's matrix needs all of it (zero/matrices.h) */
+    TX_OPTIMIZER_MOMENTS = 1,     /* keeps Adam's two averages */
+    TX_OPTIMIZER_BETAS = 2,       /* has decays of averages, which torch calls betas */
+    TX_OPTIMIZER_MEGATRON = 4,    /* Megatron has it, and so its checkpoints a place for its state */
+    TX_OPTIMIZER_DEEPSPEED = 8,   /* DeepSpeed's checkpoints have one */
+    TX_OPTIMIZER_UNIVERSAL = 16,  /* its universal ones, too */
+    TX_OPTIMIZER_NORMS = 32,      /* its update needs norms of whole tensors: optim.h's `measure` goes before it */
+    TX_OPTIMIZER_MATRICES = 64,   /* an update of a layer's matrix needs all of it (zero/matrices.h) */
+    TX_OPTIMIZER_COMPRESSED = 128 /* after a while ranks send signs in place of gradients (zero/compressed.h) */
 };
 
 /*   X(constant, word, its tx_optim_type (optim/optim.h), DeepSpeed's name, another name in DeepSpeed's JSON or NULL,
@@ -40,14 +41,18 @@ enum {
       TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_DEEPSPEED | TX_OPTIMIZER_NORMS)                         \
     X(TX_OPTIMIZER_MUON, "muon", tx_optim_muon, "Muon", NULL,                                                       \
       "betas|eps|momentum|muon_lr|adam_lr|ns_method|per_head_muon|adam_w_mode|torch_adam",                          \
-      TX_OPTIMIZER_BETAS | TX_OPTIMIZER_MATRICES)
+      TX_OPTIMIZER_BETAS | TX_OPTIMIZER_MATRICES)                                                                   \
+    X(TX_OPTIMIZER_ONEBIT_ADAM, "onebitadam", tx_optim_onebit_adam, "OneBitAdam", NULL,                             \
+      "freeze_step|cuda_aware|comm_backend_name|betas|eps|bias_correction|amsgrad",                                 \
+      TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_DEEPSPEED | TX_OPTIMIZER_COMPRESSED)
 
 #define TX_OPTIMIZERS_HELP \
     "adam: with decoupled weight decay, or with --no-decoupled-weight-decay as part of the gradient; sgd: with momentum, "   \
     "perhaps Nesterov's, and weight decay as part of the gradient; lion: the sign of an average, with decoupled weight "     \
     "decay; adagrad: divided by the root of the sum of all squares so far, with weight decay as part of the gradient; "      \
     "lamb: Adam's direction with weight decay, for each tensor scaled by the norm of its weights over the direction's; " \
-    "muon: matrices of layers by momentum that is made orthogonal, all else by adam, with --lr for both."
+    "muon: matrices of layers by momentum that is made orthogonal, all else by adam, with --lr for both; " \
+    "onebitadam: Adam that after --onebit-freeze-step sends signs in place of gradients."
 
 TX_KIND(optimizer_kind, TX_OPTIMIZERS)
 

@@ -90,6 +90,9 @@ typedef struct tx_optim_type {
     /* Of one that needs whole matrices (TX_OPTIMIZER_MATRICES): what becomes of the gradient of a matrix's stretch, to
      * r->direction. Then somebody makes of all stretches what `step` reads there. */
     tx_status (*direction)(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s);
+    /* Of one whose sums may be sent as signs (TX_OPTIMIZER_COMPRESSED): whether those of the next update are. Then
+     * `direction` makes of this rank's own gradient what is averaged, in the first buffer of state. */
+    bool (*compresses)(const tx_optim *o);
 } tx_optim_type;
 
 /* Of each row: tx_optim_adam in adam.c, ... */
@@ -188,6 +191,12 @@ tx_status tx_optim_states_of(tx_ctx *c, tx_optim *o, tx_optim_states *out);
 
 /* How many gradients are exactly zero; rows that pad the vocabulary do not count. */
 tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n);
+
+/* Whether the next update's gradients are of this rank alone. */
+static inline bool tx_optim_compresses(const tx_optim *o)
+{
+    return o->type->compresses && o->type->compresses(o);
+}
 
 /* What the next update does, which is number t + 1. */
 tx_optim_step tx_optim_next(const tx_optim *o, double lr, double weight_decay);

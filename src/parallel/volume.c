@@ -196,8 +196,28 @@ static void add_buckets(terms *t, tx_volume_term of, int64_t times, tx_volume_bu
     t->term[t->n++] = of;
 }
 
+/* All ranks send the words of each server, r r times 4 bytes in all; sizes are of workers and of servers. */
+static void add_signs(terms *t, const tx_volume_sizes *z, sharing s)
+{
+    int64_t n = z->skips ? 0 : s.of->all.n;
+    add(t, s.group, TX_COMM_ALL_REDUCE, "whether the step is taken", 1, 8);
+    if (!n) return;
+    const struct {
+        tx_comm_op op;
+        const char *what;
+        tx_comm_volume of;
+    } all[] = { { TX_COMM_ALL_TO_ALL, "a bit a parameter, to its server", { n, s.n * s.n * s.of->words * 4 } },
+                { TX_COMM_ALL_GATHER, "a bit a parameter, from its server", { n, s.n * s.of->words * 4 } },
+                { TX_COMM_ALL_GATHER, "sizes of tensors, there and back", { 2 * n, 2 * s.n * s.of->tensors * 8 } } };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
+        t->term[t->n++] = (tx_volume_term){ s.group, all[i].op, all[i].what, all[i].of };
+    }
+}
+
 static void add_gradients(terms *t, const tx_volume_sizes *z, sharing s)
 {
+    if (z->signs) return add_signs(t, z, s);
     tx_comm_op op = z->zero && z->scatters ? TX_COMM_REDUCE_SCATTER : TX_COMM_ALL_REDUCE;
     static const char *const what[2][2] = {
         { "4 bytes a parameter of the rank", "4 bytes a parameter, each micro-batch" },

@@ -26,9 +26,11 @@
  *                       gathers nothing
  *      Muon             with ZeRO an all-gather and a reduce-scatter of 4 bytes a parameter of buckets with matrices;
  * of a matrix that tensor ranks split an all-gather of 4 bytes each, or an all-reduce of k k products each iteration
- *      ends             the gradient of the word embeddings that both have, as it is kept; with ZeRO of a rank's part
- *      norms            two sums (base/exact.h) of each tensor, where the optimizer needs its norms: over the tensor
- *                       ranks that split it, and with ZeRO over those that divide its state  arXiv:1904.00962
+ *      1-bit Adam       after --onebit-freeze-step no gradient's sum, but of a parameter one bit to its server, in an
+ *                       all-to-all, and one from it, in an all-gather; of a tensor 8 bytes each arXiv:2102.02888 ends
+ * the gradient of the word embeddings that both have, as it is kept; with ZeRO of a rank's part norms            two
+ * sums (base/exact.h) of each tensor, where the optimizer needs its norms: over the tensor ranks that split it, and
+ * with ZeRO over those that divide its state  arXiv:1904.00962
  */
 #ifndef TX_PARALLEL_VOLUME_H
 #define TX_PARALLEL_VOLUME_H
@@ -63,6 +65,7 @@ typedef struct tx_volume_shared {
     tx_volume_buckets all; /* runs that gradients are summed in */
 
     tx_volume_buckets matrices; /* of these: whose updates need whole matrices */
+    int64_t words, tensors;     /* of sums that are sent as signs: of one rank's parts, 32 signs each; and sizes */
 
     /* ZeRO 3: what is gathered before use, [1]: and waits where it is from forward to backward; what is whole always */
     tx_volume_buckets gathered[TX_N_GATHERED][2], whole;
@@ -104,6 +107,7 @@ typedef struct tx_volume_sizes {
     bool reduce_every_micro_batch; /* gradients are summed over data ranks after each micro-batch */
     bool scatters;                 /* ZeRO: a rank gets the sums of its part only */
     bool gathers;                  /* ZeRO: all parts at once, and not one rank's after the other */
+    bool signs;                    /* gradients were not summed, but what was made of them, as signs */
     bool skips;                    /* there was no update, and what is moved after one was not */
     int64_t ends;                  /* elements of the word embedding's gradient that are summed over the ends */
     tx_volume_shared shared[TX_N_SHARED];

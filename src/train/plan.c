@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "convert/save_as.h"
 #include "nn/moe.h"
+#include "zero/compressed.h"
 #include "zero/matrices.h"
 #include "zero/zero_parts.h"
 
@@ -87,7 +88,7 @@ static tx_status update(tx_ctx *c, tx_zero *z)
     double norm, zeros;
     const char *bad;
     tx_trace *trace = c->trace;
-    TX_TRY(tx_optim_clip(c, &z->optim, 1, 0));
+    TX_TRY(tx_zero_clip(z, 1, 0));
     c->trace = NULL; /* what a run does that logs it, and no other */
     TX_TRY(tx_optim_count_zeros(c, &z->optim, &zeros));
     TX_TRY(tx_optim_value_norm(c, &z->optim, &norm, &bad));
@@ -280,6 +281,7 @@ static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z
     s->grad = (int64_t)tx_dtype_size(z->grad_type);
     s->sum = (int64_t)tx_dtype_size(z->sum_type);
     s->gathers = cfg->zero_allgather_partitions;
+    s->signs = z->compressed.sends;
     count_measured(s, z);
     for (int row = 0; row < z->ps->n; row++)
         if (z->ps->param[row].tied) s->ends = tx_bucket_part(&z->flat, &z->flat.bucket[z->flat.of_row[row]]);
@@ -287,6 +289,11 @@ static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z
         const tx_bucket *b = &z->flat.bucket[k];
         add_bucket(&s->shared[shared_of(b)].all, b);
         if (b->persistent) add_bucket(&s->shared[shared_of(b)].whole, b);
+        if (z->compressed.sends) {
+            tx_compressed_size of = tx_zero_compressed_size(z, k);
+            s->shared[shared_of(b)].words += of.words;
+            s->shared[shared_of(b)].tensors += of.tensors;
+        }
         if (tx_zero_has_matrix(z, k)) add_bucket(&s->shared[shared_of(b)].matrices, b);
     }
     tx_zero_matrices_volume(z, s->matrices);
@@ -383,11 +390,17 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
     return sizes;
 }
 
-int64_t tx__plan_copy_numel(const tx_zero *z)
+int tx__plan_parts(const tx_zero *z)
 {
     tx_zero_part part[TX_ZERO_MAX_PARTS];
+    const bool optim = !z->cfg->no_save_optim;
+    return tx_zero_parts(z, optim, part) + (optim ? tx_zero_error_parts(z) : 0);
+}
+
+int64_t tx__plan_copy_numel(const tx_zero *z)
+{
     if (!z->train || !z->cfg->async_save || !tx_zero_savers(z)) return 0;
-    return tx_checkpoint_copy_numel(z->ps, tx_zero_kept(z), tx_zero_parts(z, !z->cfg->no_save_optim, part));
+    return tx_checkpoint_copy_numel(z->ps, tx_zero_kept(z), tx__plan_parts(z));
 }
 
 /* The parameter that is in memory while a rank's files of another format are written (convert/save_as.h). */
@@ -411,7 +424,7 @@ tx_memory tx__plan_memory(const tx_zero *zero, size_t activations, size_t worksp
                         .nvme = z.nvme,
                         .saving = (size_t)tx__plan_copy_numel(zero) * sizeof(float) + saved_parameter_bytes(zero),
                         .activations = activations,
-                        .workspace = workspace + z.matrices };
+                        .workspace = workspace + z.matrices + z.compressed };
 }
 
 size_t tx_memory_total(const tx_memory *m)

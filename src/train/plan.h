@@ -128,6 +128,9 @@ typedef struct tx_dry_step {
  * @sizes for the formulas of these volumes; NULL allowed */
 tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, const tx_dry_step *d);
 
+/* Parts of a checkpoint that this rank has: weights, the optimizer's buffers, errors of compression. */
+int tx__plan_parts(const tx_zero *z);
+
 /* Number of elements in --async-save's copy of what the rank saves; 0: there is no copy. */
 int64_t tx__plan_copy_numel(const tx_zero *z);
 

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "train/products.h"
 #include "train/trainer.h"
+#include "zero/compressed.h"
 #include "zero/zero_parts.h"
 
 #define SCHEDULE_KEY "opt_param_scheduler" /* upstream's names for them */
@@ -44,6 +45,58 @@ static int state_parts(tx_zero *z, float *room, bool with_optim, tx_ckpt_part *p
     if (room) part->flat = room;
     if (room) part->whole = true;
     return n;
+}
+
+/* ---- what compression leaves out (zero/compressed.h), in checkpoints of our own format ---- */
+
+static const char *const worker_error[TX_ERRORS_MAX_RANKS] = {
+    "worker_error_0",  "worker_error_1",  "worker_error_2",  "worker_error_3", "worker_error_4",  "worker_error_5",
+    "worker_error_6",  "worker_error_7",  "worker_error_8",  "worker_error_9", "worker_error_10", "worker_error_11",
+    "worker_error_12", "worker_error_13", "worker_error_14", "worker_error_15"
+};
+#define SERVER_ERROR "server_error"
+
+/* More parts behind the *n there are. Collective over the data-parallel ranks. */
+static tx_status add_errors(tx_trainer *t, tx_ckpt_part *part, int *n)
+{
+    tx_zero *z = &t->zero;
+    int parts = tx_zero_error_parts(z);
+    float *errors = NULL;
+    if (!tx_zero_compresses(z) || t->cfg->no_save_optim || tx_save_kind(t->cfg) != TX_CKPT_NATIVE) return TX_OK;
+    if (!parts) return TX_OK;
+    TX_TRY(tx_zero_gather_errors(z, &errors));
+    if (!errors) return TX_OK;
+    for (int i = 0; i < parts; i++)
+        part[(*n)++] = (tx_ckpt_part){ .name = i < parts - 1 ? worker_error[i] : SERVER_ERROR,
+                                       .flat = errors + i * t->model->params.numel,
+                                       .whole = true };
+    return TX_OK;
+}
+
+/* Whether a checkpoint has those of as many ranks. */
+static bool has_errors(const tx_trainer *t, const tx_source *from)
+{
+    int parts = tx_zero_error_parts(&t->zero);
+    if (!parts || !from->native || !tx_checkpoint_has(from->native, SERVER_ERROR)) return false;
+    return tx_checkpoint_has(from->native, worker_error[parts - 2]) &&
+           (parts > TX_ERRORS_MAX_RANKS || !tx_checkpoint_has(from->native, worker_error[parts - 1]));
+}
+
+/* Parts that are read along, to `room`, where a checkpoint has them. DeepSpeed sets them back each time: they are of so
+ * many ranks.   @room [2, table's elements] */
+static void want_errors(tx_trainer *t, const tx_source *from, float *room, tx_ckpt_part *part, int *n)
+{
+    int rank = tx_grid_rank(t->grid, TX_AXIS_DATA);
+    int64_t numel = t->model->params.numel;
+    if (has_errors(t, from)) {
+        part[(*n)++] = (tx_ckpt_part){ .name = worker_error[rank], .flat = room, .whole = true };
+        part[(*n)++] = (tx_ckpt_part){ .name = SERVER_ERROR, .flat = room + numel, .whole = true };
+        return;
+    }
+    const tx_optim then = { .type = t->zero.optim.type, .cfg = t->cfg, .t = from->state.optim_step };
+    if (tx_optim_compresses(&then) && !t->grid->rank && tx_grid_size(t->grid, TX_AXIS_DATA) > 1)
+        tx_warn("%s: has no errors of compression of %d data-parallel ranks: they begin at 0 again, as DeepSpeed's do",
+                from->path, tx_grid_size(t->grid, TX_AXIS_DATA));
 }
 
 /* ---- the sums of the next log line ---- */
@@ -233,8 +286,7 @@ static tx_ckpt_state place_of(const tx_trainer *t)
 int64_t tx__trainer_save_bytes(const tx_trainer *t, int64_t *passing)
 {
     const tx_zero *z = &t->zero;
-    tx_zero_part part[TX_ZERO_MAX_PARTS];
-    int n_parts = tx_zero_parts(z, !t->cfg->no_save_optim, part);
+    int n_parts = tx__plan_parts(z);
     int64_t numel = tx_zero_savers(z) ? tx_checkpoint_numel(&t->model->params, tx_zero_kept(z)) : 0;
     *passing = tx_save_bytes_passing(t->cfg, numel, n_parts);
     return tx_save_bytes(t->cfg, numel, n_parts);
@@ -252,6 +304,7 @@ tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy)
     tx_ckpt_part own[TX_CKPT_MAX_PARTS];
     out->state = place_of(t);
     out->n_parts = state_parts(z, NULL, !t->cfg->no_save_optim, own);
+    TX_TRY(tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), add_errors(t, own, &out->n_parts)));
     memcpy(out->part, own, sizeof own);
     tx_status st = config_to_save(t, &out->config);
     if (!st && copy && tx_zero_savers(z))
@@ -384,15 +437,21 @@ static tx_status read_state(tx_trainer *t, tx_source *from, bool with_optim)
     tx_zero *z = &t->zero;
     tx_ckpt_part part[TX_CKPT_MAX_PARTS];
     tx_zero_part own[TX_ZERO_MAX_PARTS];
-    float *room = NULL;
+    float *room = NULL, *errors = NULL;
     tx_status st;
+    bool compressed = with_optim && z->compressed.on;
     tx_zero_parts(z, false, own);
     if (!own->kept) TX_TRY(tx_alloc(&room, (size_t)t->model->params.numel, sizeof *room, "the weights in fp32"));
     int n = state_parts(z, room, with_optim, part);
+    if (compressed)
+        TX_GOTO(tx_alloc(&errors, 2 * (size_t)t->model->params.numel, sizeof *errors, "what compression leaves out"));
+    if (compressed) want_errors(t, from, errors, part, &n);
     TX_GOTO(tx_source_read(from, t->model, tx_zero_kept(z), part, n));
     TX_GOTO(room ? tx_zero_set_weights(z, room) : tx_zero_publish(z));
+    if (compressed) TX_GOTO(tx_zero_set_errors(z, errors, errors + t->model->params.numel));
     st = tx__trainer_read_bias(t, room);
 out:
+    tx_free(errors);
     tx_free(room);
     return st;
 }

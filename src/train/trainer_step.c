@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "train/trainer_feed.h"
+#include "zero/compressed.h"
 
 void tx__trainer_move_schedule(tx_trainer *t)
 {
@@ -224,7 +225,7 @@ static tx_status update(tx_trainer *t)
     tx__trainer_note(t, "at the update");
     TX_TRY(tx_zero_finish(&t->zero));
     now = part_done(t, TX_TIMER_SUMS, now);
-    TX_TRY(tx_optim_clip(&t->ctx, &t->zero.optim, t->scaler.scale, t->cfg->clip_grad));
+    TX_TRY(tx_zero_clip(&t->zero, t->scaler.scale, t->cfg->clip_grad));
     part_done(t, t->cfg->clip_grad > 0 ? TX_TIMER_CLIP : TX_TIMER_CHECK, now);
     bool dumps = t->dump_iteration == t->iteration + 1, balances = tx__trainer_balances(t);
     if (dumps || balances) TX_TRY(sum_losses(t));

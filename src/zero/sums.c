@@ -1,6 +1,7 @@
 /* sums.c - gradients between backward and the update: they are collected in the type that they are kept in, and summed
  * over the ranks of their bucket's group. */
 #include "backend/watch.h"
+#include "zero/compressed.h"
 #include "zero/zero.h"
 
 #define SUMS "gradients" /* for tx_at_part */
@@ -169,6 +170,11 @@ static tx_status take_buffer(tx_zero *z, tx_pool *t, int k, int *buffer)
 static tx_status sum_start(tx_zero *z, int k)
 {
     tx_bucket_now *n = &z->now[k];
+    if (tx_zero_compresses(z)) { /* the update sums what it makes of them */
+        n->summed = true;
+        n->left = z->flat.bucket[k].n_units;
+        return TX_OK;
+    }
     if (converts(z, k)) {
         TX_TRY(take_buffer(z, &z->sums, k, &n->sums));
         TX_RUN(z->c, cast, .y = summed(z, k), .x = written(z, k));

@@ -1,10 +1,12 @@
 /* zero.c - a rank's share of the training state: its memory and its update. */
 #include "zero/zero.h"
+#include "zero/compressed.h"
 #include "zero/matrices.h"
 
 #include <stdint.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 
 /* ---- which buffers are whole ---- */
 
@@ -322,6 +324,7 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args 
     TX_TRY(tx_optim_check_client(a->optimizer));
     z->n_state = a->train ? tx_optim_n_state(cfg, a->optimizer) : 0;
     z->matrices.on = a->train && !a->optimizer && tx_optimizer_traits(cfg->optimizer) & TX_OPTIMIZER_MATRICES;
+    z->compressed.on = a->train && !a->optimizer && tx_optimizer_traits(cfg->optimizer) & TX_OPTIMIZER_COMPRESSED;
     z->stage = a->train ? (int)cfg->zero_stage : 0;
     z->reduce_every_micro_batch = a->train && (z->stage >= 2 || cfg->reduce_every_micro_batch);
     z->overlap = cfg->overlap_grad_reduce;
@@ -345,6 +348,7 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args 
     tx__matrices_plan(z);
     TX_GOTO(cut_fragments(z));
     point_ranges(z);
+    TX_GOTO(tx__compressed_plan(z));
     if (a->train)
         TX_GOTO(tx_optim_init(
             &z->optim,
@@ -396,6 +400,7 @@ tx_status tx_zero_take(tx_zero *z)
     TX_TRY(tx__pool_take(&z->sums, d, "the gradients' sums"));
     TX_TRY(tx__pool_take(&z->work, d, "a layer's gradients in fp32"));
     TX_TRY(tx__matrices_take(z));
+    TX_TRY(tx__compressed_take(z));
     point_ranges(z);
     TX_TRY(tx__offload_open(z));
     bind_all(z);
@@ -407,6 +412,7 @@ void tx_zero_close(tx_zero *z)
     tx_device *d = z->c ? z->c->device : NULL;
     tx__offload_close(z);
     tx__matrices_close(z);
+    tx__compressed_close(z);
     tx_optim_deinit(&z->optim);
     tx__zero_norms_close(z);
     tx__pool_close(&z->values, d);
@@ -445,6 +451,7 @@ tx_zero_memory tx_zero_memory_of(const tx_zero *z)
                              .grads = z->train ? (size_t)numel_of(z, grads_whole(z)) * z->grads.size : 0,
                              .buckets = tx__pool_bytes(&z->grads) + tx__pool_bytes(&z->sums) + tx__pool_bytes(&z->work),
                              .matrices = tx__matrices_bytes(z),
+                             .compressed = tx__compressed_bytes(z),
                              .optimizer = state * sizeof(float),
                              .host = z->offload.host,
                              .nvme = z->offload.nvme,
@@ -482,6 +489,7 @@ tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay)
     for (int k = 0; k < z->flat.n_buckets; k++) {
         int first = z->first_range[k], end = z->first_range[k + 1];
         TX_TRY(tx__matrices_step(z, &s, k));
+        TX_TRY(tx__compressed_step(z, &s, k));
         TX_TRY(z->offload.bounce ? tx__bounce_step_some(z, &s, first, end)
                                  : tx_optim_step_some(z->c, &z->optim, &s, first, end));
         TX_TRY(tx_zero_flush(z));
@@ -493,7 +501,14 @@ tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay)
 
 tx_status tx_zero_stepped(tx_zero *z, double *norm, const char **bad)
 {
+    bool before = tx_zero_compresses(z);
     TX_TRY(tx_optim_clipped(z->c, &z->optim, norm, bad));
+    if (*bad && !**bad) *bad = "another data-parallel rank's parameter";
     if (!z->c->dry && !*bad) z->optim.t++;
+    if (!before && tx_zero_compresses(z))
+        tx_info(
+            "update %lld was the last of --onebit-freeze-step: averages of squares stay as they are, and gradients are "
+            "not summed but sent as signs from the next one on",
+            (long long)z->optim.t);
     return TX_OK;
 }

@@ -36,7 +36,8 @@
  *  It is opened in a dry run, which finds how many buffers the pools need; then it takes its memory.
  *
  *  Files: flat.c buckets and parts, pool.c buffers, gather.c values, sums.c gradients, zero_numbers.c access to the
- *  numbers, offload.c, bounce.c and tier.c what is offloaded, matrices.c updates of whole matrices. */
+ *  numbers, offload.c, bounce.c and tier.c what is offloaded, matrices.c updates of whole matrices, compressed.c
+ *  sums that are sent as signs. */
 #ifndef TX_ZERO_ZERO_H
 #define TX_ZERO_ZERO_H
 
@@ -49,6 +50,7 @@ typedef struct tx_zero_memory {
     size_t grads, buckets;               /* kept gradients; the pools of those that are not summed yet */
     size_t optimizer;                    /* master weights and state */
     size_t matrices;                     /* what updates of whole matrices work in */
+    size_t compressed;                   /* what sums that are sent as signs leave out, and work in */
     size_t host, nvme;                   /* what is offloaded, to memory and to a disk */
     size_t disk_buffers;                 /* memory that it is read into */
 } tx_zero_memory;

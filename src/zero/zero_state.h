@@ -84,6 +84,24 @@ typedef struct tx_matrices {
     tx_newton_schulz work;
 } tx_matrices;
 
+/* Of sums that are sent as signs (compressed.h). */
+typedef struct tx_compressed {
+    bool on, sends, goes; /* the step has no other sums; it is taken */
+    int64_t served,
+        served_before; /* elements of all parts that this rank is the server of; of buckets before the next */
+    struct {
+        int64_t words, tensors;
+    } most;               /* of a bucket */
+    float *worker;        /* owned; [kept] errors */
+    float *server;        /* owned; [served] */
+    int32_t *sent, *got;  /* owned; [ranks, words] signs */
+    double *size, *sizes; /* owned; [tensors + 2], [ranks, tensors] */
+    double *blocks;       /* owned; sums of squares, and those: */
+    int64_t *squares;     /* owned */
+    int64_t *rows;        /* owned; [ranks] */
+    float *errors;        /* owned; of all ranks, while a checkpoint is saved; NULL before the first one */
+} tx_compressed;
+
 typedef struct tx_zero {
     tx_unit_hooks hooks; /* for a model's batches */
     tx_ctx *c;           /* borrowed, as the next three */
@@ -113,6 +131,7 @@ typedef struct tx_zero {
     float *master, *state[TX_OPTIM_MAX_STATE];
     tx_offload offload;
     tx_matrices matrices;
+    tx_compressed compressed;
     /* what is kept, bucket by bucket in the order of memory, cut where offload.h cuts: */
     tx_fragment *fragment;
     tx_optim_range *range; /* the fragment's numbers; without training masters or values only */

@@ -801,6 +801,30 @@ static void blend(tx_ctx *c, const int64_t *p, results *o)
     if (low.data) out(o, "low", low, 4);
 }
 
+/* p: n, rows, added to what is there, with a mask. The same bits everywhere. */
+static void signs(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t n = p[0], rows = p[1], words = (n + 31) / 32;
+    tx_tensor bits = ZEROS(TX_I32, rows, words + 3), scale = ZEROS(TX_F64, rows, 2), y = RAND(TX_F32, n), x = y;
+    tx_tensor mask = RAND(TX_F32, n);
+    for (int64_t i = 0; i < n; i += 3) ((float *)mask.data)[i] = 0;
+    bits.dim[1] = words;
+    scale.dim[1] = 1;
+    for (int64_t r = 0; r < rows; r++) {
+        ((double *)scale.data)[2 * r] = 0.1 + 0.03 * (double)r;
+        x = RAND(TX_F32, n);
+        ((float *)x.data)[0] = 0;
+        RUN(c, sign_pack, .bits = tx_tensor1((int32_t *)bits.data + r * (words + 3), TX_I32, words), .x = x,
+            .scale = tx_tensor1((double *)scale.data + 2 * r, TX_F64, 1));
+    }
+    RUN(c, sign_sum, .y = y, .bits = bits, .scale = scale, .factor = 1 / (double)rows, .accumulate = p[2],
+        .mask = p[3] ? mask : (tx_tensor){ 0 });
+    out(o, "left out", x, 0);
+    o->r[o->n - 1].exact = true;
+    out(o, "y", y, 0);
+    o->r[o->n - 1].exact = true;
+}
+
 /* Numbers of all sizes, and at the end what is not finite; their sum and what follows from it.   p: n, the last one */
 static void exact_sums(tx_ctx *c, const int64_t *p, results *o)
 {
@@ -1029,6 +1053,10 @@ static const op_case cases[] = {
     { "blend, values 70001", blend, { 70001, 1, 0, 0, 1 } },
     { "blend of one, divided 4097", blend, { 4097, 0, 0, 0, 0, 1 } },
     { "blend of one, values 17", blend, { 17, 1, 0, 0, 1, 1 } },
+    { "signs 1", signs, { 1, 1 } },
+    { "signs 31 of 3", signs, { 31, 3 } },
+    { "signs 70001 of 4, added", signs, { 70001, 4, 1 } },
+    { "signs 4097 of 1, with a mask", signs, { 4097, 1, 0, 1 } },
     { "sgd 1", sgd, { 1 } },
     { "sgd 17", sgd, { 17 } },
     { "sgd 70001", sgd, { 70001 } },

@@ -489,9 +489,9 @@ static const struct wrong {
       "ds.json: line 1, column 24: zero_optimization.zero_quantized_weights is true, and only false is built: ZeRO++ "
       "is "
       "not built" },
-    { GOOD, "{\"optimizer\": {\"type\": \"OneBitAdam\"}}",
-      "ds.json: line 1, column 16: optimizer.type OneBitAdam: there are Adam (also AdamW), SGD, Lion, "
-      "Adagrad, Lamb (also FusedLamb) and Muon; with Megatron-DeepSpeed the section is not used, leave it out" },
+    { GOOD, "{\"optimizer\": {\"type\": \"ZeroOneAdam\"}}",
+      "ds.json: line 1, column 16: optimizer.type ZeroOneAdam: there are Adam (also AdamW), SGD, Lion, "
+      "Adagrad, Lamb (also FusedLamb), Muon and OneBitAdam; with Megatron-DeepSpeed the section is not used, leave it out" },
     { GOOD, "{\"optimizer\": {\"type\": \"Muon\",\n \"params\": {\"muon_lr\": 0.02}}}",
       "ds.json: line 2, column 13: optimizer.params.muon_lr: matrices and the rest have one learning rate, lr; "
       "--muon-extra-scale-factor makes Muon's updates larger or smaller" },
@@ -499,8 +499,10 @@ static const struct wrong {
       "ds.json: line 2, column 13: optimizer.params.eps is no parameter of Lion, which takes lr weight_decay "
       "max_grad_norm betas set_grad_none fp32_optimizer_states" },
     { GOOD, "{\"optimizer\": {\"type\": \"Lamb\",\n \"params\": {\"freeze_step\": 1}}}",
-      "ds.json: line 2, column 13: unknown key \"optimizer.params.freeze_step\"; docs/deepspeed-keys.md lists "
-      "the keys" },
+      "ds.json: line 2, column 13: optimizer.params.freeze_step is no parameter of Lamb, which takes lr weight_decay "
+      "max_grad_norm betas eps bias_correction eps_inside_sqrt max_coeff min_coeff amsgrad" },
+    { GOOD, "{\"optimizer\": {\"type\": \"OneBitAdam\",\n \"params\": {\"freeze_step\": -1}}}",
+      "ds.json: line 2, column 13: optimizer.params.freeze_step" },
     { GOOD, "{\"optimizer\": {\"type\": \"FusedLamb\",\n \"params\": {\"momentum\": 0.5}}}",
       "ds.json: line 2, column 13: optimizer.params.momentum is no parameter of Lamb, which takes lr weight_decay "
       "max_grad_norm betas eps bias_correction eps_inside_sqrt max_coeff min_coeff amsgrad" },

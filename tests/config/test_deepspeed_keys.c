@@ -110,10 +110,11 @@ static void a_refused_optimizer_is_one_violation(void **state)
 {
     (void)state;
     refuses(
-        GOOD, "{\"optimizer\": {\"params\": {\"lr\": 1e-3, \"freeze_step\": 9}, \"type\": \"OneBitAdam\"}}",
-        "optimizer.type OneBitAdam: there are Adam (also AdamW), SGD, Lion, Adagrad, Lamb (also FusedLamb) and Muon");
+        GOOD, "{\"optimizer\": {\"params\": {\"lr\": 1e-3, \"freeze_step\": 9}, \"type\": \"OneBitLamb\"}}",
+        "optimizer.type OneBitLamb: there are Adam (also AdamW), SGD, Lion, Adagrad, Lamb (also FusedLamb), Muon and "
+        "OneBitAdam");
     refuses(GOOD, "{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"freeze_step\": 9}}}",
-            "unknown key \"optimizer.params.freeze_step\"");
+            "optimizer.params.freeze_step is no parameter of Adam");
 }
 
 /* A flag names another optimizer: the file's parameters are not for that one, but the rate is. */

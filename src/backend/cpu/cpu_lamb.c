@@ -60,7 +60,7 @@ tx_status tx__cpu_lamb_update(tx_ctx *c, const tx_lamb_update_args *a, void *scr
     if (a->low.data) TX_TRY(tx__cpu_need_float("lamb_update", a->low));
     if (!tx__update_gate(a->gate, &none)) return TX_OK;
     tx__lamb_step step = step_of(&a->rule);
-    step.rate = (float)(a->lr * *(const double *)a->ratio.data);
+    step.rate = (float)(a->lr * (a->ratio.data ? *(const double *)a->ratio.data : 1));
     float *p = a->p.data;
     const float *m = a->m.data, *v = a->v.data;
     int64_t n = tx_numel(a->p);

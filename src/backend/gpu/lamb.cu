@@ -152,7 +152,7 @@ template <class L> __global__ void lamb_update_kernel(lamb_update_arrays<L> a, l
 {
     float unused;
     if (!is_open(a.gate, 1, &unused)) return;
-    float rate = (float)(a.lr * *a.ratio);
+    float rate = (float)(a.ratio ? a.lr * *a.ratio : a.lr);
     for (int64_t i = grid_thread(); i < a.n_packs; i += grid_threads()) {
         float p4[4], m4[4], v4[4];
         load_floats<4>(a.p + 4 * i, p4);

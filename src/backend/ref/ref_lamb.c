@@ -50,7 +50,7 @@ tx_status tx__ref_lamb_ratio(tx_ctx *c, const tx_lamb_ratio_args *a, void *scrat
 tx_status tx__ref_lamb_update(tx_ctx *c, const tx_lamb_update_args *a, void *scratch)
 {
     (void)c, (void)scratch;
-    double none = 1, rate = a->lr * *(const double *)a->ratio.data;
+    double none = 1, rate = a->lr * (a->ratio.data ? *(const double *)a->ratio.data : 1);
     if (!tx__update_gate(a->gate, &none)) return TX_OK;
     for (int64_t i = 0, n = tx_numel(a->p); i < n; i++) {
         double p = tx__ref_load(a->p, i);

@@ -1,0 +1,277 @@
+/* compressed.c - averages that are sent as signs. */
+#include "zero/compressed.h"
+
+#include <math.h>
+
+#include "base/alloc.h"
+
+static const char what[] = "what compression leaves out";
+
+bool tx_zero_compresses(const tx_zero *z)
+{
+    return z->compressed.on && tx_optim_compresses(&z->optim);
+}
+
+/* ---- sizes: without ZeRO a range is a tensor; what pads the vocabulary stays as it is ---- */
+
+static tx_comm *ranks_of(const tx_zero *z)
+{
+    return tx_grid_group(z->grid, TX_GROUP_DATA);
+}
+
+int64_t tx__compressed_part(const tx_zero *z, int64_t n)
+{
+    int64_t ranks = tx_comm_size(ranks_of(z)), each = (n + ranks - 1) / ranks;
+    return (each + 7) / 8 * 8;
+}
+
+static int64_t words_of(int64_t n)
+{
+    return (n + 31) / 32;
+}
+
+int64_t tx__compressed_run(const tx_zero *z, int64_t n, int r, int64_t *first)
+{
+    int64_t part = tx__compressed_part(z, n);
+    *first = r * part < n ? r * part : n;
+    return n - *first < part ? n - *first : part;
+}
+
+tx_compressed_size tx_zero_compressed_size(const tx_zero *z, int k)
+{
+    tx_compressed_size size = { .tensors = z->first_range[k + 1] - z->first_range[k] };
+    for (int i = z->first_range[k]; i < z->first_range[k + 1]; i++)
+        size.words += words_of(tx__compressed_part(z, z->range[i].n_real));
+    return size;
+}
+
+/* ---- memory ---- */
+
+tx_status tx__compressed_plan(tx_zero *z)
+{
+    tx_compressed *m = &z->compressed;
+    if (!m->on) return TX_OK;
+    TX_TRY(tx_alloc(&m->rows, (size_t)tx_comm_size(ranks_of(z)), sizeof *m->rows, what));
+    for (int i = 0; i < z->n_ranges; i++) /* the table's order is that of what is kept */
+        TX_ASSERT(z->fragment[i].at == z->ps->param[z->fragment[i].row].offset);
+    for (int i = 0; i < z->n_ranges; i++) m->served += tx__compressed_part(z, z->range[i].n_real);
+    for (int k = 0; k < z->flat.n_buckets; k++) {
+        tx_compressed_size of = tx_zero_compressed_size(z, k);
+        if (of.words > m->most.words) m->most.words = of.words;
+        if (of.tensors > m->most.tensors) m->most.tensors = of.tensors;
+    }
+    m->worker = m->server = TX_DRY_ADDRESS;
+    m->sent = m->got = TX_DRY_ADDRESS;
+    m->size = m->sizes = TX_DRY_ADDRESS;
+    m->blocks = TX_DRY_ADDRESS;
+    m->squares = TX_DRY_ADDRESS;
+    return TX_OK;
+}
+
+/* Of each array the address, and bytes. */
+enum { N_ARRAYS = 8 };
+
+static void arrays_of(tx_zero *z, void **at[N_ARRAYS], size_t bytes[N_ARRAYS])
+{
+    tx_compressed *m = &z->compressed;
+    int64_t ranks = tx_comm_size(ranks_of(z)), most = 0;
+    for (int i = 0; i < z->n_ranges; i++)
+        if (z->range[i].n_real > most) most = z->range[i].n_real;
+    void **const all[N_ARRAYS] = {
+        (void **)&m->worker, (void **)&m->server, (void **)&m->sent,   (void **)&m->got,
+        (void **)&m->size,   (void **)&m->sizes,  (void **)&m->blocks, (void **)&m->squares
+    };
+    const int64_t n[N_ARRAYS] = { z->flat.kept.numel * 4,    m->served * 4,
+                                  ranks * m->most.words * 4, ranks * m->most.words * 4,
+                                  (m->most.tensors + 2) * 8, ranks * m->most.tensors * 8,
+                                  tx_sumsq_blocks(most) * 8, TX_EXACT_WORDS * 8 };
+    for (int i = 0; i < N_ARRAYS; i++) {
+        at[i] = all[i];
+        bytes[i] = (size_t)n[i];
+    }
+}
+
+tx_status tx__compressed_take(tx_zero *z)
+{
+    void **at[N_ARRAYS];
+    size_t bytes[N_ARRAYS];
+    if (!z->compressed.on) return TX_OK;
+    arrays_of(z, at, bytes);
+    for (int i = 0; i < N_ARRAYS; i++) *at[i] = NULL;
+    for (int i = 0; i < N_ARRAYS; i++) TX_TRY(tx_device_take(z->c->device, at[i], bytes[i], true, what));
+    return TX_OK;
+}
+
+void tx__compressed_close(tx_zero *z)
+{
+    void **at[N_ARRAYS];
+    size_t bytes[N_ARRAYS];
+    tx_free(z->compressed.rows);
+    if (!z->compressed.on || !z->compressed.worker || z->compressed.worker == TX_DRY_ADDRESS) return;
+    arrays_of(z, at, bytes);
+    for (int i = 0; i < N_ARRAYS; i++) tx_device_give(z->c->device, *at[i]);
+    tx_free(z->compressed.errors);
+}
+
+size_t tx__compressed_bytes(const tx_zero *z)
+{
+    void **at[N_ARRAYS];
+    size_t bytes[N_ARRAYS], sum = 0;
+    if (!z->compressed.on) return 0;
+    arrays_of((tx_zero *)z, at, bytes);
+    for (int i = 0; i < N_ARRAYS; i++) sum += bytes[i];
+    return sum;
+}
+
+/* ---- the steps ---- */
+
+/* The tensor's |x| / sqrt(n); of nothing 0. What clip says besides is written over by the next tensor's. */
+static tx_status size_of(const tx_zero *z, int tensor, float *x, int64_t n)
+{
+    const tx_compressed *m = &z->compressed;
+    tx_tensor squares = tx_tensor1(m->squares, TX_I64, TX_EXACT_WORDS);
+    tx_tensor size = tx_tensor1(m->size + tensor, TX_F64, 3);
+    int64_t blocks = tx_sumsq_blocks(n);
+    static const tx_exact zero;
+    if (!z->c->dry) TX_TRY(tx_device_copy(z->c->device, TX_STREAM_COMPUTE, m->squares, &zero, sizeof zero));
+    if (n) {
+        TX_RUN(z->c, sumsq, .out = tx_tensor1(m->blocks, TX_F64, blocks), .x = tx_tensor1(x, TX_F32, n));
+        TX_RUN(z->c, exact_add, .sum = squares, .x = tx_tensor1(m->blocks, TX_F64, blocks));
+    }
+    TX_RUN(z->c, clip, .out = size, .sum = squares, .loss_scale = sqrt((double)(n ? n : 1)));
+    return TX_OK;
+}
+
+static tx_status pack(const tx_zero *z, int tensor, int32_t *bits, float *x, int64_t n)
+{
+    if (n)
+        TX_RUN(z->c, sign_pack, .bits = tx_tensor1(bits, TX_I32, words_of(n)), .x = tx_tensor1(x, TX_F32, n),
+               .scale = tx_tensor1(z->compressed.size + tensor, TX_F64, 1));
+    return TX_OK;
+}
+
+static tx_status gather_sizes(const tx_zero *z, int64_t tensors)
+{
+    const tx_compressed *m = &z->compressed;
+    tx_tensor all = tx_tensor1(m->sizes, TX_F64, tx_comm_size(ranks_of(z)) * tensors);
+    return tx_all_gather(z->c, ranks_of(z), all, tx_tensor1(m->size, TX_F64, tensors));
+}
+
+/* Row r of words has rank r's; a tensor's begin at `at` of a row. */
+typedef struct place {
+    int tensor; /* of the bucket */
+    int64_t at, served;
+} place;
+
+static place next_of(const tx_zero *z, place p, int64_t n)
+{
+    int64_t part = tx__compressed_part(z, n);
+    return (place){ p.tensor + 1, p.at + words_of(part), p.served + part };
+}
+
+/* Step 1, of a tensor. */
+static tx_status work(const tx_zero *z, const tx_optim_range *r, place p, int64_t words)
+{
+    const tx_compressed *m = &z->compressed;
+    float *error = m->worker + (r->state[0] - z->state[0]);
+    tx_tensor b = tx_tensor1(error, TX_F32, r->n_real);
+    if (r->n_real) TX_RUN(z->c, add, .y = b, .a = tx_tensor1(r->state[0], TX_F32, r->n_real), .b = b);
+    TX_TRY(size_of(z, p.tensor, error, r->n_real));
+    for (int to = 0; to < tx_comm_size(ranks_of(z)); to++) {
+        int64_t first, n = tx__compressed_run(z, r->n_real, to, &first);
+        TX_TRY(pack(z, p.tensor, m->sent + to * words + p.at, error + first, n));
+    }
+    return TX_OK;
+}
+
+static tx_tensor rows_of(int32_t *word, int64_t rows, int64_t n, int64_t words)
+{
+    tx_tensor t = tx_tensor2(word, TX_I32, rows, words_of(n));
+    t.stride[0] = words;
+    return t;
+}
+
+/* Step 3: of all workers' signs in `got` the mean's, in this rank's row of `sent`. */
+static tx_status serve(const tx_zero *z, const tx_optim_range *r, place p, tx_compressed_size of)
+{
+    const tx_compressed *m = &z->compressed;
+    int ranks = tx_comm_size(ranks_of(z)), rank = tx_comm_rank(ranks_of(z));
+    int64_t first, n = tx__compressed_run(z, r->n_real, rank, &first);
+    float *error = m->server + p.served;
+    tx_tensor scale = tx_tensor2(m->sizes + p.tensor, TX_F64, ranks, 1);
+    scale.stride[0] = of.tensors;
+    if (n)
+        TX_RUN(z->c, sign_sum, .y = tx_tensor1(error, TX_F32, n), .bits = rows_of(m->got + p.at, ranks, n, of.words),
+               .scale = scale, .factor = 1 / (double)ranks, .accumulate = true);
+    TX_TRY(size_of(z, p.tensor, error, n));
+    return pack(z, p.tensor, m->sent + rank * of.words + p.at, error, n);
+}
+
+/* Step 4, of a tensor: what the servers have sent is its average. No sign says 0: what never had a gradient, whose
+ * second buffer of state is 0, has no average. */
+static tx_status take(const tx_zero *z, const tx_optim_range *r, place p, tx_compressed_size of)
+{
+    const tx_compressed *m = &z->compressed;
+    for (int from = 0; from < tx_comm_size(ranks_of(z)); from++) {
+        int64_t first, n = tx__compressed_run(z, r->n_real, from, &first);
+        if (!n) continue;
+        TX_RUN(z->c, sign_sum, .y = tx_tensor1(r->state[0] + first, TX_F32, n),
+               .bits = rows_of(m->sent + from * of.words + p.at, 1, n, of.words),
+               .scale = tx_tensor2(m->sizes + from * of.tensors + p.tensor, TX_F64, 1, 1), .factor = 1,
+               .mask = tx_tensor1(r->state[1] + first, TX_F32, n));
+    }
+    return TX_OK;
+}
+
+static tx_status average(tx_zero *z, int k)
+{
+    tx_compressed *m = &z->compressed;
+    tx_comm *g = ranks_of(z);
+    int ranks = tx_comm_size(g), first = z->first_range[k], end = z->first_range[k + 1];
+    tx_compressed_size of = tx_zero_compressed_size(z, k);
+    const place begin = { .served = m->served_before };
+    place p = begin;
+    for (int i = first; i < end; p = next_of(z, p, z->range[i++].n_real)) TX_TRY(work(z, &z->range[i], p, of.words));
+    for (int r = 0; r < ranks; r++) m->rows[r] = of.words;
+    tx_tensor sent = tx_tensor1(m->sent, TX_I32, ranks * of.words), got = tx_tensor1(m->got, TX_I32, ranks * of.words);
+    const tx_all_to_all_rows rows = { m->rows, m->rows, ranks * ranks * of.words };
+    TX_TRY(tx_all_to_all(z->c, g, got, sent, &rows));
+    TX_TRY(gather_sizes(z, of.tensors));
+    p = begin;
+    for (int i = first; i < end; p = next_of(z, p, z->range[i++].n_real)) TX_TRY(serve(z, &z->range[i], p, of));
+    TX_TRY(tx_all_gather(z->c, g, sent, tx_slice1(sent, tx_comm_rank(g) * of.words, of.words)));
+    TX_TRY(gather_sizes(z, of.tensors));
+    p = begin;
+    for (int i = first; i < end; p = next_of(z, p, z->range[i++].n_real)) TX_TRY(take(z, &z->range[i], p, of));
+    m->served_before = p.served;
+    return TX_OK;
+}
+
+tx_status tx__compressed_step(tx_zero *z, const tx_optim_step *s, int k)
+{
+    tx_compressed *m = &z->compressed;
+    if (!m->sends || !m->goes) return TX_OK;
+    if (k == 0) m->served_before = 0;
+    tx_at_part(z->c, "optimizer.compressed");
+    for (int i = z->first_range[k]; i < z->first_range[k + 1]; i++) {
+        tx_optim_step one = tx_optim_step_of(s, &z->range[i]);
+        TX_TRY(z->optim.type->direction(z->c, &z->optim, &z->range[i], &one));
+    }
+    return tx_comm_size(ranks_of(z)) > 1 ? average(z, k) : TX_OK;
+}
+
+tx_status tx_zero_clip(tx_zero *z, double loss_scale, double max_norm)
+{
+    tx_compressed *m = &z->compressed;
+    tx_optim *o = &z->optim;
+    m->sends = tx_zero_compresses(z);
+    m->goes = true;
+    if (!m->sends) return tx_optim_clip(z->c, o, loss_scale, max_norm);
+    TX_TRY(tx_optim_clip(z->c, o, loss_scale / tx_comm_size(ranks_of(z)), max_norm));
+    TX_TRY(tx_all_reduce(z->c, ranks_of(z), tx_tensor1(o->gate + 2, TX_F64, 1), TX_MIN));
+    if (z->c->dry) return TX_OK;
+    double go;
+    TX_TRY(tx_device_read(z->c->device, &go, o->gate + 2, sizeof go));
+    m->goes = go != 0;
+    return TX_OK;
+}

@@ -1,0 +1,66 @@
+/* compressed.h - sums over the data-parallel ranks that are sent as signs (TX_OPTIMIZER_COMPRESSED): 1-bit Adam, Tang
+ * et al., arXiv:2102.02888, as DeepSpeed's backends (deepspeed/runtime/comm/compressed.py) make them. Gradients are not
+ * summed then; an optimizer makes of its own ones what is to be averaged, and the average of n numbers x_r over R ranks
+ * is made so:
+ *
+ *      1  a worker has   b = x + its error;   s = |b| / sqrt(n);   sends the signs of b and s;   error = b - s sign(b)
+ *      2  all-to-all of the signs, all-gather of s: a rank is the server of one part of each tensor
+ *      3  the server has b = the mean of s_r sign_r over the workers, + its error; the same with it
+ *      4  all-gathers of the servers' signs and sizes: x = s sign
+ *
+ *  The sign of 0 is +, and no size is 0: an element that had no gradient before, such as a word that did not occur,
+ * would be moved by noise over the root of nothing. Its average is 0; DeepSpeed asks its user for a mask that says so.
+ * A tensor has a size of its own, and the tensors of a bucket travel together. Parts are of whole bytes of signs,
+ * ceil(n / R / 8) 8 elements, the last ones less. DeepSpeed fills a tensor up to a multiple of R lcm(R, 8) elements,
+ * which it sends, too; where it has to, its sizes are a little different. All ranks come to the same bits. A step moves
+ * n / 8 bytes twice, where an all-reduce of fp32 moves 4 n twice. */
+#ifndef TX_ZERO_COMPRESSED_H
+#define TX_ZERO_COMPRESSED_H
+
+#include "zero/zero_state.h"
+
+/* Whether the next update's gradients are this rank's own. */
+bool tx_zero_compresses(const tx_zero *z);
+
+/* What the ranks send of a bucket: i32 of signs of all tensors of one rank's part, and the tensors. */
+typedef struct tx_compressed_size {
+    int64_t words, tensors;
+} tx_compressed_size;
+tx_compressed_size tx_zero_compressed_size(const tx_zero *z, int bucket);
+
+/* tx_optim_clip of a step. Of own gradients each rank's are clipped by their own norm, with the others' mean in mind:
+ * they are scaled as the sum of all is. All ranks agree on whether the step is taken. */
+tx_status tx_zero_clip(tx_zero *z, double loss_scale, double max_norm);
+
+/* Errors as parts of a checkpoint (compressed_errors.c): those of each worker, worker_error_0, ..., and those of all
+ * servers, server_error, in the places of their elements. Of more than TX_ERRORS_MAX_RANKS ranks none are saved. */
+enum { TX_ERRORS_MAX_RANKS = 16, TX_ERRORS_MAX_PARTS = TX_ERRORS_MAX_RANKS + 1 };
+
+/* How many of them a checkpoint may hold, on this rank; 0 without any. */
+int tx_zero_error_parts(const tx_zero *z);
+
+/* Brings all errors to the ranks that save, in fp32 as the masters lie: *errors [parts, table's elements], owned by z;
+ * NULL on the others. Collective over the data-parallel ranks. TX_ERR_NOMEM, TX_ERR_COMM. */
+tx_status tx_zero_gather_errors(tx_zero *z, float **errors);
+
+/* This rank's errors are those of its worker and of all servers.   @worker, @server [table's elements]; NULL: 0 */
+tx_status tx_zero_set_errors(tx_zero *z, const float *worker, const float *server);
+
+/* ---- inside the room ---- */
+
+/* After the layout: sizes, and addresses for a dry run. After it: the memory. TX_ERR_NOMEM. */
+tx_status tx__compressed_plan(tx_zero *z);
+tx_status tx__compressed_take(tx_zero *z);
+void tx__compressed_close(tx_zero *z);
+size_t tx__compressed_bytes(const tx_zero *z);
+
+/* Elements that server r has of a tensor of n: those from *first on. */
+int64_t tx__compressed_run(const tx_zero *z, int64_t n, int r, int64_t *first);
+
+/* Elements that a server has room for, of a tensor of n. */
+int64_t tx__compressed_part(const tx_zero *z, int64_t n);
+
+/* Before the update of bucket k: what the optimizer averages, and its average. */
+tx_status tx__compressed_step(tx_zero *z, const tx_optim_step *s, int k);
+
+#endif

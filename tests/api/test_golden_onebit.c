@@ -1,0 +1,165 @@
+/* labels: golden threads */
+/* 18 steps of --optimizer onebitadam on 2 and 4 ranks against DeepSpeed's own class (tests/data/golden/onebit): every
+ * loss, before and after the freeze, and of each parameter its norm and some of its numbers. */
+#include "support.h"
+
+#include "checkpoint/safetensors.h"
+#include "triax/engine.h"
+
+enum { B = 4, S = 64, VOCAB = 512, STEPS = 18, MAX_NUMEL = 1 << 16 };
+
+/* Relative: of a loss, of a number by its parameter's root mean square, of a norm. */
+#define LOSS   1e-5
+#define PARAMS 1e-5
+#define NORM   2e-5
+#define TURNED 5 /* hundredths of all numbers */
+
+typedef struct job {
+    json_t *of, *batches;
+    const char *folder, *out;
+    int ranks;
+    double loss[STEPS];
+} job;
+
+static void read_rows(json_t *batch, int first, int n, int32_t *tokens)
+{
+    json_t *rows = json_object_get(batch, "input_ids");
+    for (int j = 0; j < n; j++)
+        for (size_t i = 0; i <= S; i++)
+            *tokens++ = (int32_t)json_integer_value(json_array_get(json_array_get(rows, (size_t)(first + j)), i));
+}
+
+static tx_status train(tx_engine *e, job *j)
+{
+    int32_t tokens[B * (S + 1)];
+    int n = B / j->ranks, first = tx_engine_data_parallel_rank(e) * n;
+    double loss;
+    for (size_t i = 0; i < STEPS; i++) {
+        TX_TRY(tx_engine_set_lr(e, 5e-4));
+        read_rows(json_array_get(j->batches, i % 5), first, n, tokens);
+        TX_TRY(tx_engine_forward(e, tokens, &loss));
+        TX_TRY(tx_engine_backward(e));
+        TX_TRY(tx_engine_step(e));
+        if (!first) j->loss[i] = tx_engine_loss(e);
+    }
+    return tx_engine_save_checkpoint(e, j->out, NULL, NULL);
+}
+
+static tx_status rank_of(tx_world *world, void *user)
+{
+    job *j = user;
+    char flags[2048];
+    tx_config *cfg = NULL;
+    tx_engine *e = NULL;
+    tx_status st;
+    snprintf(
+        flags, sizeof flags,
+        "--load %s --seq-length %d --micro-batch-size %d --global-batch-size %d --train-iters %d --lr 5e-4 --data-path "
+        "none --weight-decay 0.1 --adam-beta2 0.95 --adam-eps 1e-4 --hidden-dropout 0 --attention-dropout 0 "
+        "--threads 1 --world-size %d %s",
+        j->folder, S, B / j->ranks, B, STEPS, j->ranks, json_string_value(json_object_get(j->of, "flags")));
+    TX_GOTO(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
+    tx_engine_args args = { .size = sizeof args, .config = cfg, .vocab_size = VOCAB, .world = world };
+    TX_GOTO(tx_engine_initialize(&e, &args));
+    st = train(e, j);
+out:
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+    return st;
+}
+
+/* The distance of its norm, and which of its numbers are off, by the root mean square of all. A sign of what is nearly
+ * 0 is a matter of rounding, and moves its element another way for a step: of few elements. */
+typedef struct distance {
+    int n, off;
+} distance;
+
+static void compare_param(const tx_safetensors *file, const char *name, json_t *of, distance *d)
+{
+    static float x[MAX_NUMEL];
+    json_t *sample = json_object_get(of, "x"), *one;
+    size_t n = (size_t)json_integer_value(json_object_get(of, "n")), i;
+    size_t every = (size_t)json_integer_value(json_object_get(of, "every"));
+    const tx_st_tensor *t = tx_safetensors_find(file, name);
+    if (!t || t->bytes != n * sizeof *x) fail_msg("%s: missing or misshapen", name);
+    assert_true(n <= MAX_NUMEL);
+    ASSERT_OK(tx_st_read_f32(t, x, false));
+    double norm = json_number_value(json_object_get(of, "norm")), squares = 0;
+    for (i = 0; i < n; i++) squares += (double)x[i] * (double)x[i];
+    if (strstr(name, "c_attn.bias")) return; /* keys have a gradient of 0, whose noise decides signs and the size of all */
+    ASSERT_NEAR(sqrt(squares) / norm, 1, NORM, name);
+    json_array_foreach(sample, i, one)
+    {
+        d->off += fabs((double)x[i * every] - json_number_value(one)) > PARAMS * norm / sqrt((double)n);
+        d->n++;
+    }
+}
+
+/* One rank's weights are a Hugging Face folder. */
+static void export(const char *from, const char *to)
+{
+    char flags[1024];
+    tx_config *cfg;
+    tx_engine *e;
+    snprintf(flags, sizeof flags,
+             "--load %s --no-load-optim --seq-length %d --micro-batch-size 1 --train-iters 1 --lr 1 "
+             "--data-path none --threads 1",
+             from, S);
+    ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
+    ASSERT_OK(tx_engine_create(&e, cfg, VOCAB));
+    ASSERT_OK(tx_engine_export(e, to));
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+}
+
+static void run_case(json_t *of, json_t *batches)
+{
+    char out[512], file[512], gpt2[512];
+    snprintf(out, sizeof out, "%s", in_scratch("saved"));
+    snprintf(file, sizeof file, "%s", in_scratch("out/model.safetensors"));
+    snprintf(gpt2, sizeof gpt2, "%s", data_path("golden/gpt2"));
+    job j = { of, batches, gpt2, out, (int)json_integer_value(json_object_get(of, "ranks")), { 0 } };
+    json_t *param, *losses = json_object_get(of, "losses");
+    const char *name;
+    double off = 0;
+    distance d = { 0, 0 };
+    if (tx_world_threads(j.ranks, rank_of, &j)) fail_msg("%s", tx_last_error());
+    assert_int_equal(json_array_size(losses), STEPS);
+    for (size_t i = 0; i < STEPS; i++) {
+        double loss = json_number_value(json_array_get(losses, i));
+        off = fmax(off, fabs(j.loss[i] - loss) / loss);
+    }
+    tx_safetensors *weights;
+    export(out, in_scratch("out"));
+    ASSERT_OK(tx_safetensors_open(&weights, file));
+    json_object_foreach(json_object_get(of, "params"), name, param)
+    {
+        compare_param(weights, name, param, &d);
+    }
+    tx_safetensors_close(weights);
+    print_message("%d ranks, %s: losses at most %.2g off, and %d numbers of %d\n", j.ranks,
+                  json_string_value(json_object_get(of, "flags")), off, d.off, d.n);
+    ASSERT_NEAR(off, 0, LOSS, "loss");
+    assert_true(d.off * 100 <= d.n * TURNED);
+    ASSERT_OK(tx_remove_tree(out));
+    ASSERT_OK(tx_remove_tree(in_scratch("out")));
+}
+
+static void trajectories(void **state)
+{
+    (void)state;
+    json_t *all = load_json(data_path("golden/onebit/result.json")), *of;
+    json_t *batches = load_json(data_path("golden/gpt2/train_batches.json"));
+    size_t i;
+    json_array_foreach(json_object_get(all, "cases"), i, of) run_case(of, batches);
+    assert_true(i > 1);
+    json_decref(all);
+    json_decref(batches);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test_setup_teardown(trajectories, scratch_setup,
+                                                                        scratch_teardown) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,146 @@
+"""Writes result.json beside this file: steps of DeepSpeed's OnebitAdam on the GPT-2 of ../gpt2, on 2 and on 4 ranks.
+
+    python make.py DEEPSPEED
+
+DEEPSPEED is the folder deepspeed of DeepSpeed 0.18.4's sources: later versions do not have the class. Its files
+runtime/fp16/onebit/adam.py and runtime/comm/compressed.py are run as they are, the second over gloo; of the op that packs
+signs on a GPU, numpy's packbits takes the place (Packer), and gloo is given sizes as it wants them (Dist). The engine's part is written out here: before the freeze gradients are
+averaged over the ranks, and clipped; after it each rank clips its own.
+
+Parameters are in fp32 and in Megatron's layout (matrices of linear layers transposed, query, key and value of a head side
+by side), which decides what a server's part is; gradients are computed in fp64. A step's batch is ../gpt2/train_batches.json's
+(step - 1) mod 5, of whose rows each rank has its share.
+"""
+import importlib.util
+import json
+import os
+import pathlib
+import sys
+import types
+
+import numpy
+import torch
+import torch.distributed
+import torch.multiprocessing
+from safetensors.torch import load_file
+from transformers import GPT2Config, GPT2LMHeadModel
+
+HERE = pathlib.Path(__file__).parent
+GPT2 = HERE.parent / "gpt2"
+STEPS, LR, DECAY, EPS, BETAS, HEADS, SAMPLES = 18, 5e-4, 0.1, 1e-4, (0.9, 0.95), 4, 48
+
+
+class Dist:
+    """deepspeed.comm, whose all_gather gloo gives a size as it wants it: not a number but a list of one."""
+
+    def __init__(self, dist):
+        self.dist = dist
+
+    def __getattr__(self, name):
+        return getattr(self.dist, name)
+
+    def all_gather(self, parts, own, group):
+        self.dist.all_gather(parts, own.reshape(parts[0].shape), group=group)
+
+
+class Packer:
+    """deepspeed.ops.op_builder.PackbitsBuilder, on a CPU."""
+
+    def load(self):
+        return self
+
+    def packbits(self, x, n, rank):
+        return torch.from_numpy(numpy.packbits(x.numpy() >= 0))
+
+    def unpackbits(self, x, n, rank):
+        return torch.from_numpy(numpy.unpackbits(x.numpy())).float() * 2 - 1
+
+
+def load(folder, name, file):
+    spec = importlib.util.spec_from_file_location(name, pathlib.Path(folder) / file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def classes(folder):
+    import deepspeed.ops.op_builder as builders
+    builders.PackbitsBuilder = Packer
+    module = load(folder, "deepspeed.runtime.comm.compressed", "runtime/comm/compressed.py")
+    module.dist = Dist(module.dist)
+    return load(folder, "onebit_adam", "runtime/fp16/onebit/adam.py").OnebitAdam
+
+
+def to_megatron(name, x):
+    if "c_attn" in name:
+        x = x.T if x.ndim == 2 else x[:, None]
+        x = x.reshape(3, HEADS, -1, x.shape[-1]).transpose(0, 1).reshape(x.shape)
+        return x if "weight" in name else x[:, 0]
+    return x.T if ".h." in name and x.ndim == 2 else x
+
+
+def from_megatron(name, x):
+    if "c_attn" in name:
+        x = x if x.ndim == 2 else x[:, None]
+        x = x.reshape(HEADS, 3, -1, x.shape[-1]).transpose(0, 1).reshape(x.shape)
+        return x.T if "weight" in name else x[:, 0]
+    return x.T if ".h." in name and x.ndim == 2 else x
+
+
+def rank_of(rank, ranks, folder, freeze, clip, out):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29531", RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK="0", DS_ACCELERATOR="cpu")
+    torch.set_num_threads(1)
+    import deepspeed
+    deepspeed.init_distributed("gloo")
+    model = GPT2LMHeadModel(GPT2Config.from_pretrained(GPT2, attn_implementation="eager"))
+    model.load_state_dict(load_file(GPT2 / "model.safetensors"), strict=False)
+    model = model.double().train()
+    named = dict(model.named_parameters())
+    own = {k: torch.nn.Parameter(to_megatron(k, p.data).float().contiguous()) for k, p in named.items()}
+    engine = types.SimpleNamespace(mpu=None, local_rank=0, enable_backward_allreduce=True)
+    groups = [dict(params=[p for p in own.values() if p.ndim == 2], weight_decay=DECAY),
+              dict(params=[p for p in own.values() if p.ndim != 2], weight_decay=0)]
+    opt = classes(folder)(groups, deepspeed=engine, lr=LR, freeze_step=freeze, betas=BETAS, eps=EPS,
+                          comm_backend_name="compressed")
+    batches, losses = json.loads((GPT2 / "train_batches.json").read_text()), []
+    for step in range(STEPS):
+        rows = batches[step % 5]["input_ids"]
+        n = len(rows) // ranks
+        ids = torch.tensor(rows[rank * n:(rank + 1) * n])
+        for k, p in named.items():
+            p.data.copy_(from_megatron(k, own[k].data))
+        loss = torch.nn.functional.cross_entropy(model(ids[:, :-1]).logits.flatten(0, 1), ids[:, 1:].flatten())
+        model.zero_grad()
+        loss.backward()
+        for k, p in named.items():
+            if engine.enable_backward_allreduce:
+                torch.distributed.all_reduce(p.grad)
+                p.grad /= ranks
+            own[k].grad = to_megatron(k, p.grad).float().contiguous()
+        if clip:
+            torch.nn.utils.clip_grad_norm_(own.values(), clip)
+        opt.step()
+        mean = loss.detach().clone()
+        torch.distributed.all_reduce(mean)
+        losses.append(mean.item() / ranks)
+    if rank == 0:
+        out["losses"] = losses
+        out["params"] = {k: sample(from_megatron(k, p.data).double().flatten()) for k, p in own.items() if k != "lm_head.weight"}
+    torch.distributed.destroy_process_group()
+
+
+def sample(x):
+    every = max(1, x.numel() // SAMPLES)
+    return dict(norm=x.norm().item(), n=x.numel(), every=every, x=x[::every].tolist())
+
+
+if __name__ == "__main__":
+    cases = []
+    for ranks, freeze, clip in [(2, 13, 0), (4, 13, 0), (4, 14, 0.3)]:
+        out = torch.multiprocessing.Manager().dict()
+        torch.multiprocessing.spawn(rank_of, (ranks, sys.argv[1], freeze, clip, out), ranks)
+        print(ranks, freeze, clip, out["losses"][::5])
+        flags = f"--optimizer onebitadam --onebit-freeze-step {freeze} --clip-grad {clip}"
+        cases.append(dict(ranks=ranks, flags=flags, losses=out["losses"], params=out["params"]))
+    (HERE / "result.json").write_text(json.dumps(dict(torch=torch.__version__, cases=cases), indent=0) + "\n")
