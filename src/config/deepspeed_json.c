@@ -349,6 +349,7 @@ static tx_status convert_optimizer(reading *r, const json_t *value)
     const char *name = json_string_value(value);
     r->optimizer_at = r->at;
     if (r->optimizer) return put(r, "optimizer", r->optimizer->word, true);
+    *tx__given(r->bad, option_of(r, "optimizer")) = true; /* its parameters are no other's */
     char all[256];
     wrong(r, "optimizer.type %.60s: there are %s; with Megatron-DeepSpeed the section is not used, leave it out", name,
           tx__ds_optimizer_list(all, sizeof all));

@@ -154,6 +154,31 @@ static void test_lamb(void **state)
     for (int i = 0; i < 4; i++) lamb_steps(i & 1, i & 2);
 }
 
+/* What is packed and what is left out; and sums of two rows, by hand: 0 is positive. */
+static void test_signs(void **state)
+{
+    (void)state;
+    enum { N = 40 };
+    tx_tensor x = ZEROS(TX_F32, N), y = ZEROS(TX_F32, N), mask = ZEROS(TX_F32, N), bits = ZEROS(TX_I32, 2, 2);
+    tx_tensor scale = ZEROS(TX_F64, 2, 1);
+    for (int i = 0; i < N; i++) tx__ref_store(x, i, i % 3 - 1);
+    for (int i = 0; i < N; i++) tx__ref_store(mask, i, i != 5);
+    tx__ref_store(scale, 0, 0.5);
+    tx__ref_store(scale, 1, 2);
+    for (int r = 0; r < 2; r++)
+        RUN(&ctx, sign_pack, .bits = tx_tensor1((int32_t *)bits.data + 2 * r, TX_I32, 2), .x = x,
+            .scale = tx_tensor1((double *)scale.data + r, TX_F64, 1));
+    assert_int_equal(((uint32_t *)bits.data)[0], 0xB6DB6DB6); /* - 0 +, from the lowest bit on */
+    assert_int_equal(((uint32_t *)bits.data)[1], 0x6D);
+    const double left[3] = { -1 + 0.5 + 2, 0 - 0.5 + 2, 1 - 0.5 - 2 };
+    for (int i = 0; i < N; i++) ASSERT_NEAR(tx__ref_load(x, i), left[i % 3], 0, "left out");
+    for (int i = 0; i < N; i++) tx__ref_store(y, i, 1);
+    RUN(&ctx, sign_sum, .y = y, .bits = bits, .scale = scale, .mask = mask, .factor = 0.5, .accumulate = true);
+    const double sum[3] = { 1 + (-0.5 - 2) / 2, 1 + (0.5 - 2) / 2, 1 + (0.5 + 2) / 2 };
+    for (int i = 0; i < N; i++) ASSERT_NEAR(tx__ref_load(y, i), i == 5 ? 0 : sum[i % 3], 0, "sum");
+    pool_free();
+}
+
 /* Its gate, the root that it divides by, and the least one. */
 static void test_blend(void **state)
 {

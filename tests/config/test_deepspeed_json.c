@@ -67,6 +67,9 @@ static const struct set {
     { "{\"optimizer\": {\"type\": \"Lion\"}}", "lion_beta2", "0.99" },
     { "{\"optimizer\": {\"type\": \"Adagrad\", \"params\": {\"eps\": 1e-6}}}", "optimizer", "adagrad" },
     { "{\"optimizer\": {\"type\": \"Lamb\"}}", "optimizer", "lamb" },
+    { "{\"optimizer\": {\"type\": \"OneBitAdam\", \"params\": {\"freeze_step\": 23, \"cuda_aware\": false, "
+      "\"comm_backend_name\": \"nccl\"}}}",
+      "onebit_freeze_step", "23" },
     { "{\"optimizer\": {\"type\": \"FusedLamb\", \"params\": {\"max_coeff\": 0.3}}}", "lamb_max_coeff", "0.3" },
     { "{\"optimizer\": {\"type\": \"Lamb\", \"params\": {\"min_coeff\": 0.08}}}", "lamb_min_coeff", "0.08" },
     { "{\"optimizer\": {\"type\": \"Lamb\", \"params\": {\"bias_correction\": false}}}", "lamb_bias_correction",
@@ -491,7 +494,8 @@ static const struct wrong {
       "not built" },
     { GOOD, "{\"optimizer\": {\"type\": \"ZeroOneAdam\"}}",
       "ds.json: line 1, column 16: optimizer.type ZeroOneAdam: there are Adam (also AdamW), SGD, Lion, "
-      "Adagrad, Lamb (also FusedLamb), Muon and OneBitAdam; with Megatron-DeepSpeed the section is not used, leave it out" },
+      "Adagrad, Lamb (also FusedLamb), Muon and OneBitAdam; with Megatron-DeepSpeed the section is not used, leave it "
+      "out" },
     { GOOD, "{\"optimizer\": {\"type\": \"Muon\",\n \"params\": {\"muon_lr\": 0.02}}}",
       "ds.json: line 2, column 13: optimizer.params.muon_lr: matrices and the rest have one learning rate, lr; "
       "--muon-extra-scale-factor makes Muon's updates larger or smaller" },
@@ -502,7 +506,8 @@ static const struct wrong {
       "ds.json: line 2, column 13: optimizer.params.freeze_step is no parameter of Lamb, which takes lr weight_decay "
       "max_grad_norm betas eps bias_correction eps_inside_sqrt max_coeff min_coeff amsgrad" },
     { GOOD, "{\"optimizer\": {\"type\": \"OneBitAdam\",\n \"params\": {\"freeze_step\": -1}}}",
-      "ds.json: line 2, column 13: optimizer.params.freeze_step" },
+      "ds.json: line 2, column 13: optimizer.params.freeze_step: --onebit-freeze-step -1 is too small; allowed: at "
+      "least 0" },
     { GOOD, "{\"optimizer\": {\"type\": \"FusedLamb\",\n \"params\": {\"momentum\": 0.5}}}",
       "ds.json: line 2, column 13: optimizer.params.momentum is no parameter of Lamb, which takes lr weight_decay "
       "max_grad_norm betas eps bias_correction eps_inside_sqrt max_coeff min_coeff amsgrad" },
