@@ -86,7 +86,8 @@ static void compare_param(const tx_safetensors *file, const char *name, json_t *
     ASSERT_OK(tx_st_read_f32(t, x, false));
     double norm = json_number_value(json_object_get(of, "norm")), squares = 0;
     for (i = 0; i < n; i++) squares += (double)x[i] * (double)x[i];
-    if (strstr(name, "c_attn.bias")) return; /* keys have a gradient of 0, whose noise decides signs and the size of all */
+    if (strstr(name, "c_attn.bias"))
+        return; /* keys have a gradient of 0, whose noise decides signs and the size of all */
     ASSERT_NEAR(sqrt(squares) / norm, 1, NORM, name);
     json_array_foreach(sample, i, one)
     {
