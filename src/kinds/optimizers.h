@@ -44,7 +44,7 @@ enum {
       TX_OPTIMIZER_BETAS | TX_OPTIMIZER_MATRICES)                                                                   \
     X(TX_OPTIMIZER_ONEBIT_ADAM, "onebitadam", tx_optim_onebit_adam, "OneBitAdam", NULL,                             \
       "freeze_step|cuda_aware|comm_backend_name|betas|eps|bias_correction|amsgrad",                                 \
-      TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_DEEPSPEED | TX_OPTIMIZER_COMPRESSED)
+      TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_COMPRESSED)
 
 #define TX_OPTIMIZERS_HELP \
     "adam: with decoupled weight decay, or with --no-decoupled-weight-decay as part of the gradient; sgd: with momentum, "   \

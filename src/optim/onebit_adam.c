@@ -5,8 +5,8 @@
  *      up to --onebit-freeze-step    Adam with decoupled weight decay, and moments that nothing corrects for their
  *                                    beginning with 0
  *      after it                      v stays as it is. Of each rank's own gradient m = β1 m + (1-β1) g, which
- *                                    zero/compressed.h then makes the average of all ranks; p -= lr (m / (sqrt(v) +
- * eps) + weight_decay p) */
+ *                                    zero/compressed.h then makes the average of all ranks;
+ *                                    p -= lr (m / (sqrt(v) + eps) + weight_decay p) */
 #include "optim/optim.h"
 
 enum { FIRST = 1 };

@@ -27,10 +27,10 @@
  *      Muon             with ZeRO an all-gather and a reduce-scatter of 4 bytes a parameter of buckets with matrices;
  * of a matrix that tensor ranks split an all-gather of 4 bytes each, or an all-reduce of k k products each iteration
  *      1-bit Adam       after --onebit-freeze-step no gradient's sum, but of a parameter one bit to its server, in an
- *                       all-to-all, and one from it, in an all-gather; of a tensor 8 bytes each arXiv:2102.02888 ends
- * the gradient of the word embeddings that both have, as it is kept; with ZeRO of a rank's part norms            two
- * sums (base/exact.h) of each tensor, where the optimizer needs its norms: over the tensor ranks that split it, and
- * with ZeRO over those that divide its state  arXiv:1904.00962
+ *                       all-to-all, and one from it, in an all-gather; 8 bytes of a tensor      arXiv:2102.02888
+ *      ends             the gradient of the word embeddings that both have, as it is kept; with ZeRO of a rank's part
+ *      norms            two sums (base/exact.h) of each tensor, where the optimizer needs its norms: over the tensor
+ *                       ranks that split it, and with ZeRO over those that divide its state  arXiv:1904.00962
  */
 #ifndef TX_PARALLEL_VOLUME_H
 #define TX_PARALLEL_VOLUME_H
