@@ -3,8 +3,7 @@
 # 1-bit Adam between processes: the freeze is told, bytes are the formulas' and after it a 16th of fp32's sums at most, a
 # resumed run has the same bits with each layout and precision, and another number of data-parallel ranks is told, too.
 . "$(dirname "$0")/lib.sh"
-[ -e "$(dirname "$TRIAX")/libtriax_mpi.so" ] || { echo "skipped: built without MPI (libopenmpi-dev)"; exit 77; }
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+. "$(dirname "$0")/mpi.sh"
 
 train() { # OUT RANKS FLAGS...
     timeout 120 "$TRIAX" torchrun --nproc-per-node "$2" pretrain-gpt --num-layers 2 --hidden-size 64 --num-attention-heads 4 \
