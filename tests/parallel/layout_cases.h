@@ -294,6 +294,8 @@ static inline const char *rate_flags(const layout_case *c)
            "--cycle-second-step-size 4 --decay-step-size 2 --decay-lr-rate 0.5 --adam-eps 1e-6 ";
 }
 
+static int layout_seed = 5; /* of initial weights and dropout */
+
 /* What is computed. */
 static inline void what_flags(char *text, size_t cap, const layout_case *c)
 {
@@ -301,9 +303,9 @@ static inline void what_flags(char *text, size_t cap, const layout_case *c)
     int layers = c->at[LAYERS] ? sizes_of(c).pp == 2 ? 5 : 7 : sizes_of(c).pp == 4 ? 8 : 4;
     int n = snprintf(text, cap,
                      "--num-layers %d --hidden-size 32 --seq-length 16 --max-position-embeddings 16 --clip-grad 1 "
-                     "--weight-decay 0.1 --init-method-std 0.05 --seed 5 --tokenizer-type NullTokenizer --vocab-size "
+                     "--weight-decay 0.1 --init-method-std 0.05 --seed %d --tokenizer-type NullTokenizer --vocab-size "
                      "511 --data-path none --threads 1 --global-batch-size %d %s",
-                     layers, batch, rate_flags(c));
+                     layers, layout_seed, batch, rate_flags(c));
     if (c->at[RAMP]) /* six iterations of half the batch */
         n +=
             snprintf(text + n, cap - (size_t)n, "--micro-batch-size 1 --train-samples %d --rampup-batch-size %d %d %d ",
