@@ -1,6 +1,7 @@
 #!/bin/bash
 # Loss of 1-bit Adam beside Adam's after as many steps: a small GPT on 2 ranks, three seeds.
 #   bench/onebit_curve.sh TRIAX DATA_PREFIX [STEPS [FREEZE]]        DATA_PREFIX: of ids below 50257
+# SEEDS in the environment: others than "1 2 3".
 set -euo pipefail
 triax=$1 data=$2 steps=${3:-300} freeze=${4:-80}
 run() { # SEED FLAGS...: the validation loss in the end
@@ -10,7 +11,7 @@ run() { # SEED FLAGS...: the validation loss in the end
         --vocab-size 50257 --data-path "$data" --split 80,10,10 --log-interval 50 --eval-interval "$steps" --eval-iters 10 --threads 1 \
         --seed "$@" 2>&1 | grep 'validation set' | tail -1 | sed -E 's/.*loss value: ([^ ]+).*/\1/'
 }
-for seed in 1 2 3; do
+for seed in ${SEEDS:-1 2 3}; do
     adam=$(run "$seed") onebit=$(run "$seed" --optimizer onebitadam --onebit-freeze-step "$freeze")
     echo "seed $seed: adam $adam, onebitadam $onebit, $(awk -v a="$adam" -v b="$onebit" 'BEGIN { printf "%+.2f %%", 100 * (b - a) / a }')"
 done
