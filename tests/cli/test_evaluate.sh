@@ -93,7 +93,7 @@ diff -r without/iter_0000006 with/iter_0000006 || die "--eval-tasks changes the 
 results out | tail -n 3 >last
 [ "$(grep -c '"task":true' with/metrics.jsonl)" -eq 9 ] || die "metrics without tasks"
 grep -q '"name":"LAMBADA lambada.jsonl","iteration":6,.*"accuracy":' with/metrics.jsonl || die "LAMBADA is not in the metrics"
-cat board/* | grep -qa 'WIKITEXT103 wiki.txt adjusted_ppl' || die "WIKITEXT103 is not in TensorBoard's file"
+grep -qa 'WIKITEXT103 wiki.txt adjusted_ppl' board/* || die "WIKITEXT103 is not in TensorBoard's file"
 ok report with --output page.html
 for task in "LAMBADA --strict-lambada --valid-data lambada.jsonl" "multiple-choice --valid-data choices.jsonl" \
     "WIKITEXT103 --overlapping-eval 8 --valid-data wiki.txt"; do

@@ -93,5 +93,5 @@ trains zero3 2e-4 --zero-stage 3 --offload-optimizer cpu --offload-param cpu
 trains disk 2e-2 --bf16 "${to_disk[@]}"
 cmp zero1.cpu whole.numbers || die "offloaded on a host alone it has other numbers"
 ok "${run[@]}" --device gpu --fp16 --initial-loss-scale 1e12 --train-iters 3
-cat out err | grep -q "a gradient overflowed at loss scale" || die "no step was skipped"
+grep -q "a gradient overflowed at loss scale" out err || die "no step was skipped"
 echo "all passed"
