@@ -57,8 +57,24 @@ static double sent_to_copies(const tx_volume_sizes *z)
 {
     tx_volume v, data = { 0 };
     tx_volume_expect(&v, z);
-    memcpy(data.of[TX_GROUP_DATA], v.of[TX_GROUP_DATA], sizeof data.of[TX_GROUP_DATA]);
+    static const int group[] = { TX_GROUP_DATA, TX_GROUP_NEAR, TX_GROUP_FAR };
+    for (size_t i = 0; i < sizeof group / sizeof *group; i++)
+        memcpy(data.of[group[i]], v.of[group[i]], sizeof data.of[group[i]]);
     return tx_volume_sent(&data, z);
+}
+
+/* What of ZeRO++ there is. */
+static tx_status show_quantized(tx__report *r, const tx_volume_sizes *z)
+{
+    char text[160] = "";
+    int n = 0;
+    if (z->quantized_weights) n += snprintf(text, sizeof text, "parameters are gathered as 8 bits each");
+    if (z->near > 1)
+        n += snprintf(text + n, sizeof text - (size_t)n, "%sagain from %d near ranks",
+                      n ? ", " : "parameters are gathered ", z->near);
+    if (z->quantized_gradients)
+        n += snprintf(text + n, sizeof text - (size_t)n, "%sgradients are sent as 4 bits each", n ? "; " : "");
+    return n ? tx__report_line(r, "ZeRO++: %s", text) : TX_OK;
 }
 
 tx_status tx__show_zero(tx__report *r, const tx_volume_sizes *z)
@@ -71,6 +87,7 @@ tx_status tx__show_zero(tx__report *r, const tx_volume_sizes *z)
     if (z->e > 1) snprintf(experts, sizeof experts, ", those of experts among %d", z->r_experts);
     TX_TRY(tx__report_line(r, "ZeRO %d: %s divided among %d data-parallel ranks%s", z->zero, divided[z->zero], z->r,
                            experts));
+    TX_TRY(show_quantized(r, z));
     if (z->zero < 2 || z->p == 1) return TX_OK;
     tx_volume_sizes one = *z;
     one.zero = 1;

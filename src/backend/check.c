@@ -821,6 +821,27 @@ tx_status tx__check_sign_sum(const tx_sign_sum_args *a)
                   T(y), T(bits), T(scale), T(mask));
 }
 
+static bool is_quantized(tx_tensor words, tx_tensor x, int bits)
+{
+    return (bits == 8 || bits == 4) && words.dim[words.n_dims - 1] == tx_quantized_words(tx_numel(x), bits);
+}
+
+tx_status tx__check_quantize(const tx_quantize_args *a)
+{
+    if (flat(a->x) && is_float(a->x.dtype) && flat(a->words) && a->words.dtype == TX_I32 &&
+        is_quantized(a->words, a->x, a->bits))
+        return TX_OK;
+    return REFUSE("quantize", "x float, words i32 of blocks of 8 or 4 bits an element; contiguous", T(words), T(x));
+}
+
+tx_status tx__check_dequantize_sum(const tx_dequantize_sum_args *a)
+{
+    if (flat(a->y) && is_float(a->y.dtype) && spaced(a->words, TX_I32) && is_quantized(a->words, a->y, a->bits))
+        return TX_OK;
+    return REFUSE("dequantize_sum", "y float; words [rows, words] i32 of blocks of 8 or 4 bits an element", T(y),
+                  T(words));
+}
+
 tx_status tx__check_blend(const tx_blend_args *a)
 {
     const tx_tensor *of[] = { &a->x, &a->z, &a->low };

@@ -390,6 +390,36 @@ typedef struct tx_sign_sum_args {
     bool accumulate;
 } tx_sign_sum_args;
 
+/* ---- quantized sums (zero/quantized.h): blocks of signed integers, and of each block one size ----
+ *
+ *  A block is of TX_QUANTIZED_BLOCK elements, the last one filled up with zeros, and takes 1 + block bits / 32 words:
+ * first its scale s in fp32, then integers q of 8 or 4 bits, the first one lowest; they stand for s q.
+ *
+ *      s = max |x| / limit,  q = x / s, rounded to the nearest (an even one), at most the limit: 127 or 7
+ *
+ *  s is 0 where it would be no normal number, and NaN where an element is not finite: so are all of the block then. */
+#define TX_QUANTIZED_BLOCK 512
+
+static inline int64_t tx_quantized_words(int64_t n, int bits)
+{
+    return (n + TX_QUANTIZED_BLOCK - 1) / TX_QUANTIZED_BLOCK * (1 + TX_QUANTIZED_BLOCK * bits / 32);
+}
+
+typedef struct tx_quantize_args {
+    tx_tensor words; /* [tx_quantized_words] i32, out */
+    tx_tensor x;     /* [n] float */
+    int bits;        /* 8 or 4 */
+} tx_quantize_args;
+
+/* dequantize_sum: y = Σ_r s_r q_r of rows of words; or that is added to y. Summed in fp64 in the order of rows, and
+ * rounded once. */
+typedef struct tx_dequantize_sum_args {
+    tx_tensor y;     /* [n] float, out */
+    tx_tensor words; /* [rows, tx_quantized_words] i32; rows may lie further apart */
+    int bits;
+    bool accumulate;
+} tx_dequantize_sum_args;
+
 /* ---- the table ---- */
 
 /* A row: `run` does the work in the memory `scratch`; the function `scratch` (optional) returns its size in bytes.

@@ -87,6 +87,43 @@ static void rule_signs_are_of_whole_gradients(const tx__check *k)
                         tx_optimizer_kind_word(c->optimizer), all[i].flag);
 }
 
+/* What is gathered before it is used, and summed in parts, is stage 3's alone. Experts that ranks divide are shared
+ * with ranks that no row of near ones holds. */
+static void rule_quantized_is_stage_3(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    const struct {
+        bool given;
+        const char *flag;
+    } all[] = { { c->zero_quantized_weights, "--zero-quantized-weights" },
+                { c->zero_hpz_partition_size > 1 && !k->bad->zero_hpz_partition_size, "--zero-hpz-partition-size" },
+                { c->zero_quantized_gradients, "--zero-quantized-gradients" } };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (!all[i].given) continue;
+        if (!k->bad->zero_stage && c->zero_stage != 3)
+            tx__violate_mendable(k, TX__ZERO, "%s needs --zero-stage 3, not %lld", all[i].flag,
+                                 (long long)c->zero_stage);
+        if (!k->bad->moe_expert_parallel_size && tx_config_divides_experts(c))
+            tx__violate(k->v,
+                        "%s is for ranks that have the same parameters, not with experts that they divide: leave it "
+                        "out",
+                        all[i].flag);
+    }
+    long long row = (long long)c->zero_hpz_partition_size, ranks = (long long)tx_config_data_parallel(c);
+    if (row > 1 && ranks && ranks % row && !tx_config_searches(c) && !k->bad->zero_hpz_partition_size &&
+        !k->bad->world_size)
+        tx__violate(k->v, "--zero-hpz-partition-size %lld does not divide the %lld data-parallel ranks", row, ranks);
+    if (c->zero_quantized_gradients && !c->zero_reduce_scatter)
+        tx__violate(k->v,
+                    "--zero-quantized-gradients sums what a rank keeps, not with --no-zero-reduce-scatter: leave one "
+                    "of them out");
+    if (c->zero_quantized_gradients && c->grad_reduce_dtype && !k->bad->grad_reduce_dtype && !k->bad->grad_dtype &&
+        (int)c->grad_reduce_dtype != (int)c->grad_dtype)
+        tx__violate(k->v,
+                    "--zero-quantized-gradients sends 4 bits a gradient whatever --grad-reduce-dtype says: leave one "
+                    "of them out");
+}
+
 /* O_DIRECT moves whole blocks of a disk. */
 static void rule_requests_are_whole_blocks(const tx__check *k)
 {
@@ -121,6 +158,7 @@ const tx__rule tx__rules_zero[] = {
     { NULL, rule_offloaded_parameters_are_divided },
     { NULL, rule_offloaded_updates_are_of_elements },
     { NULL, rule_signs_are_of_whole_gradients },
+    { NULL, rule_quantized_is_stage_3 },
     { NULL, rule_files_have_a_folder },
     { NULL, rule_requests_are_whole_blocks },
     { "training", rule_one_piece_has_room },

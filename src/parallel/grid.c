@@ -1,7 +1,9 @@
 /* grid.c - places of ranks along the axes, and the groups of those whose places differ along some of them. */
 #include "parallel/grid.h"
 
+#include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/str.h"
@@ -27,14 +29,15 @@ static const struct {
     const char *name;
     unsigned axes;
     int members;
+    size_t row; /* where in a layout its length stands */
 } groups[TX_N_GROUPS] = {
-#define X(constant, name, axes, members) { name, axes, members },
+#define X(constant, name, axes, members, row) { name, axes, members, offsetof(tx_layout, row) },
     TX_STEP_GROUPS(X) TX_OTHER_GROUPS(X)
 #undef X
 };
 
 const char *const tx_group_names[TX_N_GROUPS] = {
-#define X(constant, name, axes, members) name,
+#define X(constant, name, axes, members, row) name,
     TX_STEP_GROUPS(X) TX_OTHER_GROUPS(X)
 #undef X
 };
@@ -45,7 +48,8 @@ tx_layout tx_layout_of(const tx_config *cfg)
 #define X(constant, word, order, size) (int)(size),
         TX_AXES(X)
 #undef X
-    }, .sequence = cfg->sequence_parallel,
+    }, .near = cfg->zero_hpz_partition_size > 1 ? (int)cfg->zero_hpz_partition_size : 0,
+       .sequence = cfg->sequence_parallel,
        .expert = tx_config_divides_experts(cfg) ? (int)cfg->moe_expert_parallel_size : 0,
        .expert_tensor = tx_config_expert_tensor(cfg) };
 }
@@ -58,7 +62,7 @@ const tx_grid tx_grid_alone = {
 #undef X
     },
     .group = {
-#define X(constant, name, axes, members) &tx_comm_self,
+#define X(constant, name, axes, members, row) &tx_comm_self,
         TX_STEP_GROUPS(X) TX_OTHER_GROUPS(X)
 #undef X
     },
@@ -83,13 +87,14 @@ void tx_grid_place(tx_grid *g, int rank, const tx_layout *layout)
     g->rank = rank;
     g->size = below;
     g->sequence = layout->sequence && tx_grid_size(g, TX_AXIS_TENSOR) > 1;
+    g->near = layout->near;
     g->expert = layout->expert;
     g->expert_tensor = layout->expert_tensor;
 }
 
 tx_layout tx_grid_layout(const tx_grid *g)
 {
-    tx_layout l = { .sequence = g->sequence, .expert = g->expert, .expert_tensor = g->expert_tensor };
+    tx_layout l = { .near = g->near, .sequence = g->sequence, .expert = g->expert, .expert_tensor = g->expert_tensor };
     for (int i = 0; i < TX_N_AXES; i++) l.size[i] = g->axis[i].size;
     return l;
 }
@@ -217,7 +222,9 @@ static int number_along(const tx_grid *g, unsigned axes, int *n)
 
 static group_spec describe_group(const tx_grid *g, int kind)
 {
-    int n, n_colors, members = groups[kind].members, e = g->expert ? g->expert : 1;
+    const tx_layout l = tx_grid_layout(g);
+    int n, n_colors, members = groups[kind].members, row;
+    memcpy(&row, (const char *)&l + groups[kind].row, sizeof row);
     unsigned axes = groups[kind].axes;
     if (axes == TX_ALONG_EXPERTS && g->expert_tensor) axes = TX_ALONG(DATA);
     int number = number_along(g, axes, &n), color = number_along(g, TX_ALONG_ALL & ~axes, &n_colors);
@@ -226,19 +233,23 @@ static group_spec describe_group(const tx_grid *g, int kind)
     case ENDS:
         return (group_spec){ end ? 2 : 1, end && last, end ? color : -1, n == 1 };
     case IN_A_ROW:
-        return (group_spec){ e, number % e, color + n_colors * (number / e), e == 1 };
+        if (!row) return (group_spec){ 1, 0, -1, true };
+        return (group_spec){ row, number % row, color + n_colors * (number / row), row == 1 };
     case ACROSS:
-        if (!g->expert) return (group_spec){ 1, 0, -1, true };
-        return (group_spec){ n / e, number / e, color + n_colors * (number % e), n == e };
+        if (!row) return (group_spec){ 1, 0, -1, true };
+        return (group_spec){ n / row, number / row, color + n_colors * (number % row), n == row };
     default:
         return (group_spec){ n, number, color, n == 1 };
     }
 }
 
-/* Experts are divided over ranks of a stage, in rows of as many. */
-static tx_status fit_experts(const tx_layout *l)
+/* Experts are divided over ranks of a stage, in rows of as many; near ranks are rows of the data-parallel ones. */
+static tx_status fit_rows(const tx_layout *l)
 {
     int t = size_of(l, TX_AXIS_TENSOR), r = size_of(l, TX_AXIS_DATA), n = l->expert_tensor ? r : t * r;
+    if (l->near && r % l->near)
+        return TX_FAIL(TX_ERR_ARG, "--zero-hpz-partition-size %d does not divide the %d data-parallel ranks", l->near,
+                       r);
     if (!l->expert || n % l->expert == 0) return TX_OK;
     return TX_FAIL(TX_ERR_ARG, "--moe-expert-parallel-size %d does not divide the %d %s ranks of a stage%s", l->expert,
                    n, l->expert_tensor || t == 1 ? "data-parallel" : "tensor- and data-parallel",
@@ -254,7 +265,7 @@ static tx_status fit_layout(tx_layout *l, int n)
     l->size[TX_AXIS_DATA] = 1;
     for (int i = 0; i < TX_N_AXES; i++) others *= size_of(l, (tx_axis_kind)i);
     l->size[TX_AXIS_DATA] = n / others;
-    if (n % others == 0) return fit_experts(l);
+    if (n % others == 0) return fit_rows(l);
     for (int i = 0; i < TX_N_AXES && !st; i++)
         if (i != TX_AXIS_DATA)
             st = tx_str_printf(&text, "%s%s model parallel size (%d)", i ? " times " : "", axis_word[i],
@@ -290,7 +301,7 @@ tx_status tx_grid_plan(tx_grid *g, int rank, const tx_layout *layout)
 {
     tx_status st;
     *g = (tx_grid){ 0 };
-    TX_TRY(fit_experts(layout));
+    TX_TRY(fit_rows(layout));
     tx_grid_place(g, rank, layout);
     for (int k = 0; k < TX_N_GROUPS; k++) {
         group_spec s = describe_group(g, k);

@@ -18,6 +18,11 @@
  *        split over tensor ranks   experts' ranks  [0 2 4 6] [1 3 5 7]    the same experts  [0] [1] [2] ...
  *        whole                                     [0 1 2 3] [4 5 6 7]                      [0 4] [1 5] [2 6] [3 7]
  *
+ *  ZeRO++ cuts the data-parallel ranks in rows, too, of near ones, which are meant to be those of a host; ranks with
+ * the same place in their rows are far from each other:
+ *
+ *      the 8 data-parallel ranks, rows of 4     near  [0 1 2 3] [4 5 6 7]     far  [0 4] [1 5] [2 6] [3 7]
+ *
  *  Source: megatron/core/parallel_state.py (initialize_model_parallel); DeepSpeed's deepspeed/utils/groups.py. */
 #ifndef TX_PARALLEL_GRID_H
 #define TX_PARALLEL_GRID_H
@@ -59,24 +64,26 @@ typedef enum tx_axis_kind {
  *  name     in messages
  *  axes     along which places differ; of experts that tensor ranks split not TENSOR
  *  members  ALL of those ranks; or the two ENDS: the first and the last; a rank between them is in a group of one; or
- *           e of them IN_A_ROW; or those that are e apart, ACROSS these rows. Where experts are not divided the latter
- *           two are groups of one */
-/*    constant  name                    axes                                    members */
-#define TX_STEP_GROUPS(X) /* in which a step moves tensors */                            \
-    X(TENSOR,   "tensor-parallel",      TX_ALONG(TENSOR),                       ALL)     \
-    X(PIPELINE, "pipeline",             TX_ALONG(PIPELINE),                     ALL)     \
-    X(DATA,     "data-parallel",        TX_ALONG(DATA),                         ALL)     \
-    X(ENDS,     "first and last stage", TX_ALONG(PIPELINE),                     ENDS)    \
-    X(EXPERT,      "expert-parallel",      TX_ALONG_EXPERTS,                    IN_A_ROW) \
-    X(EXPERT_DATA, "expert-data-parallel", TX_ALONG_EXPERTS,                    ACROSS)
-#define TX_OTHER_GROUPS(X)                                                               \
-    X(MODEL,    "model-parallel",       TX_ALONG(TENSOR) | TX_ALONG(PIPELINE),  ALL)     \
-    X(WORLD,    "world",                TX_ALONG_ALL,                           ALL)
+ *           those IN_A_ROW; or those that have the same place in their rows, ACROSS them
+ *  row      ranks of a row, a member of tx_layout; where that is 0 such groups are groups of one */
+/*    constant  name                    axes                                    members    row */
+#define TX_STEP_GROUPS(X) /* in which a step moves tensors */                                     \
+    X(TENSOR,   "tensor-parallel",      TX_ALONG(TENSOR),                       ALL,       none)  \
+    X(PIPELINE, "pipeline",             TX_ALONG(PIPELINE),                     ALL,       none)  \
+    X(DATA,     "data-parallel",        TX_ALONG(DATA),                         ALL,       none)  \
+    X(NEAR,     "near data-parallel",   TX_ALONG(DATA),                         IN_A_ROW,  near)  \
+    X(FAR,      "far data-parallel",    TX_ALONG(DATA),                         ACROSS,    near)  \
+    X(ENDS,     "first and last stage", TX_ALONG(PIPELINE),                     ENDS,      none)  \
+    X(EXPERT,      "expert-parallel",      TX_ALONG_EXPERTS,                    IN_A_ROW,  expert) \
+    X(EXPERT_DATA, "expert-data-parallel", TX_ALONG_EXPERTS,                    ACROSS,    expert)
+#define TX_OTHER_GROUPS(X)                                                                        \
+    X(MODEL,    "model-parallel",       TX_ALONG(TENSOR) | TX_ALONG(PIPELINE),  ALL,       none)  \
+    X(WORLD,    "world",                TX_ALONG_ALL,                           ALL,       none)
 
 /* clang-format on */
 
 typedef enum tx_group_kind {
-#define X(constant, name, axes, members) TX_GROUP_##constant,
+#define X(constant, name, axes, members, row) TX_GROUP_##constant,
     TX_STEP_GROUPS(X) TX_OTHER_GROUPS(X)
 #undef X
         TX_N_GROUPS,
@@ -87,6 +94,8 @@ extern const char *const tx_group_names[TX_N_GROUPS];
 /* How many ranks there are along each axis (0 is 1), and what else the options say of the division. */
 typedef struct tx_layout {
     int size[TX_N_AXES];
+    int none;      /* 0: the row of groups that have no rows */
+    int near;      /* data-parallel ranks that are near each other; 0: there are no rows of them */
     bool sequence; /* sequence parallelism; ignored where there is one tensor rank */
     int expert;    /* ranks that divide a layer's experts; 0: every rank of a stage has all, split over tensor ranks */
     bool expert_tensor; /* tensor ranks split an expert's matrices, and do not share the tokens */
@@ -111,8 +120,8 @@ typedef struct tx_grid {
     int rank, size; /* in the order above, which is the world's unless the user has chosen other places */
     tx_axis axis[TX_N_AXES];
     tx_comm *group[TX_N_GROUPS];
-    bool sequence; /* sequence parallelism: between layers a tensor-parallel rank holds s/t positions */
-    int expert;    /* as the layout has it */
+    bool sequence;    /* sequence parallelism: between layers a tensor-parallel rank holds s/t positions */
+    int near, expert; /* as the layout has them */
     bool expert_tensor;
     bool reordered; /* the group WORLD is the grid's own */
     tx_place_of_work work;

@@ -215,16 +215,42 @@ static void add_signs(terms *t, const tx_volume_sizes *z, sharing s)
     }
 }
 
+/* From each rank of a group to each as many blocks of each bucket: `parts` parts. */
+static void add_hop(terms *t, int group, const char *what, const tx_volume_sizes *z, int64_t parts)
+{
+    const tx_volume_shared *of = &z->shared[TX_SHARED_DATA];
+    int64_t ranks = tx_volume_group_size(z, group), n = n_sums(z);
+    if (ranks <= 1 || of->all.n == of->whole.n) return;
+    TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
+    t->term[t->n++] = (tx_volume_term){ group,
+                                        TX_COMM_ALL_TO_ALL,
+                                        what,
+                                        { n * (of->all.n - of->whole.n),
+                                          n * ranks * ranks * parts * (of->all.words[1] - of->whole.words[1]) * 4 } };
+}
+
+static void add_quantized(terms *t, const tx_volume_sizes *z)
+{
+    static const char what[] = "4 bits a parameter, each micro-batch";
+    if (z->near > 1) {
+        add_hop(t, TX_GROUP_NEAR, what, z, z->r / z->near);
+        add_hop(t, TX_GROUP_FAR, "4 bits of the near ranks' sums", z, 1);
+    } else {
+        add_hop(t, TX_GROUP_DATA, what, z, 1);
+    }
+}
+
 static void add_gradients(terms *t, const tx_volume_sizes *z, sharing s)
 {
     if (z->signs) return add_signs(t, z, s);
+    if (z->quantized_gradients) add_quantized(t, z);
     tx_comm_op op = z->zero && z->scatters ? TX_COMM_REDUCE_SCATTER : TX_COMM_ALL_REDUCE;
     static const char *const what[2][2] = {
         { "4 bytes a parameter of the rank", "4 bytes a parameter, each micro-batch" },
         { "2 bytes a parameter of the rank", "2 bytes a parameter, each micro-batch" },
     };
     const tx_volume_term of = { s.group, op, what[z->sum == 2][z->reduce_every_micro_batch], { 0 } };
-    add_buckets(t, of, n_sums(z), s.of->all, z->sum);
+    add_buckets(t, of, n_sums(z), z->quantized_gradients ? s.of->whole : s.of->all, z->sum);
 }
 
 enum { MEASURED = 2 * (int)sizeof(tx_exact) }; /* bytes of a tensor's sums */
@@ -273,7 +299,11 @@ static void add_before_use(terms *t, const tx_volume_sizes *z, sharing s)
     for (int i = 0; i < TX_N_GATHERED && z->zero == 3; i++)
         for (int waits = 0; waits < 2; waits++) {
             const tx_volume_term of = { s.group, TX_COMM_ALL_GATHER, what[i][waits], { 0 } };
-            add_buckets(t, of, z->n_micro * (waits ? 1 : uses[i]), s.of->gathered[i][waits], z->value);
+            const tx_volume_term again = { TX_GROUP_NEAR, TX_COMM_ALL_GATHER, "the same, from near ranks", { 0 } };
+            int64_t times = z->n_micro * (waits ? 1 : uses[i]), far = z->near > 1 ? 1 : times;
+            tx_volume_buckets b = s.of->gathered[i][waits], blocks = { b.n, s.n * b.words[0], { 0 } };
+            add_buckets(t, of, far, z->quantized_weights ? blocks : b, z->quantized_weights ? 4 : z->value);
+            add_buckets(t, again, times - far, b, z->value);
         }
 }
 
@@ -346,6 +376,8 @@ int tx_volume_group_size(const tx_volume_sizes *z, int group)
     const int size[TX_N_STEP_GROUPS] = { [TX_GROUP_TENSOR] = z->t,
                                          [TX_GROUP_PIPELINE] = z->p,
                                          [TX_GROUP_DATA] = z->r,
+                                         [TX_GROUP_NEAR] = z->near > 1 ? z->near : 1,
+                                         [TX_GROUP_FAR] = z->near > 1 ? z->r / z->near : 1,
                                          [TX_GROUP_EXPERT] = z->e,
                                          [TX_GROUP_EXPERT_DATA] = z->r_experts,
                                          [TX_GROUP_ENDS] = z->p > 1 && (has_pre(z) || has_post(z)) ? 2 : 1 };
@@ -368,7 +400,8 @@ double tx_volume_sent(const tx_volume *v, const tx_volume_sizes *z)
 /* How often something is dropped that should wait for backward depends on more than sizes. */
 static bool is_bound(const tx_volume_sizes *z, int group, int op)
 {
-    return z->bounded && (group == TX_GROUP_DATA || group == TX_GROUP_EXPERT_DATA) && op == TX_COMM_ALL_GATHER;
+    return z->bounded && op == TX_COMM_ALL_GATHER &&
+           (group == TX_GROUP_DATA || group == TX_GROUP_NEAR || group == TX_GROUP_EXPERT_DATA);
 }
 
 /* How many tokens have a place depends on what they choose. */

@@ -24,6 +24,9 @@
  *      ZeRO 1, 2        an all-gather of the updated parameters
  *      ZeRO 3           all-gathers of a layer's parameters before its forward and its backward; forward once more
  *                       gathers nothing
+ *      ZeRO++           a gather's parameters are 8 bits, gradients 4 bits each, with 4 bytes for 512 of them; gathers
+ * of an iteration but the first are of near ranks, and gradients go to n near ranks first, 4 bits each, and 1/n of them
+ * to far ones, in all-to-alls                                                      arXiv:2306.10209
  *      Muon             with ZeRO an all-gather and a reduce-scatter of 4 bytes a parameter of buckets with matrices;
  * of a matrix that tensor ranks split an all-gather of 4 bytes each, or an all-reduce of k k products each iteration
  *      1-bit Adam       after --onebit-freeze-step no gradient's sum, but of a parameter one bit to its server, in an
@@ -49,6 +52,7 @@ void tx_volume_subtract(tx_volume *v, const tx_volume *before);
 
 typedef struct tx_volume_buckets {
     int64_t n, numel; /* all of them: elements */
+    int64_t words[2]; /* i32 of a rank's parts as blocks of 8 and of 4 bits (backend/ops.h) */
 } tx_volume_buckets;
 
 /* What ZeRO-3 gathers before a micro-batch uses it. */
@@ -79,6 +83,7 @@ enum { TX_SHARED_DATA, TX_SHARED_EXPERTS, TX_N_SHARED };
 /* What the formulas are about, on one rank. */
 typedef struct tx_volume_sizes {
     int t, p, r;      /* tensor ranks, pipeline stages, data ranks */
+    int near;         /* data ranks of a row; 1: there are no rows */
     int e, r_experts; /* ranks that divide experts, and that have the same ones; 1 where they are not divided */
     int stage;
     bool sequence;
@@ -107,9 +112,10 @@ typedef struct tx_volume_sizes {
     bool reduce_every_micro_batch; /* gradients are summed over data ranks after each micro-batch */
     bool scatters;                 /* ZeRO: a rank gets the sums of its part only */
     bool gathers;                  /* ZeRO: all parts at once, and not one rank's after the other */
-    bool signs;                    /* gradients were not summed, but what was made of them, as signs */
-    bool skips;                    /* there was no update, and what is moved after one was not */
-    int64_t ends;                  /* elements of the word embedding's gradient that are summed over the ends */
+    bool quantized_weights, quantized_gradients;
+    bool signs;   /* gradients were not summed, but what was made of them, as signs */
+    bool skips;   /* there was no update, and what is moved after one was not */
+    int64_t ends; /* elements of the word embedding's gradient that are summed over the ends */
     tx_volume_shared shared[TX_N_SHARED];
     tx_comm_volume matrices[TX_N_COMM_OPS]; /* what tensor ranks move of the matrices that this rank makes orthogonal */
     bool bounded; /* ZeRO 3: more would wait than --zero-max-live-parameters: [1] is in [0], and that is the most it
@@ -124,7 +130,7 @@ typedef struct tx_volume_term {
     tx_comm_volume volume;
 } tx_volume_term;
 
-enum { TX_VOLUME_MAX_TERMS = 56 };
+enum { TX_VOLUME_MAX_TERMS = 72 };
 
 /* The terms that are not zero, those of a group and op one after the other; returns their number. */
 int tx_volume_terms(const tx_volume_sizes *z, tx_volume_term term[TX_VOLUME_MAX_TERMS]);

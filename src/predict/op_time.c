@@ -97,6 +97,12 @@ static void stride_of(const tx_layout *l, int group, int *stride, int *size)
     case TX_GROUP_DATA:
         *stride = t, *size = r;
         return;
+    case TX_GROUP_NEAR:
+        *stride = t, *size = l->near ? l->near : 1;
+        return;
+    case TX_GROUP_FAR:
+        *stride = t * l->near, *size = l->near ? r / l->near : 1;
+        return;
     case TX_GROUP_ENDS:
         *stride = t * r * (p - 1), *size = p > 1 ? 2 : 1;
         return;

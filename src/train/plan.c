@@ -215,6 +215,7 @@ static void bound_waiting(tx_volume_sizes *s, const tx_config *cfg, int64_t most
             tx_volume_buckets *of = s->shared[k].gathered[i];
             of[0].n += of[1].n;
             of[0].numel += of[1].numel;
+            for (int w = 0; w < 2; w++) of[0].words[w] += of[1].words[w];
             of[1] = (tx_volume_buckets){ 0 };
         }
 }
@@ -224,10 +225,11 @@ static int shared_of(const tx_bucket *b)
     return b->group == TX_GROUP_DATA ? TX_SHARED_DATA : TX_SHARED_EXPERTS;
 }
 
-static void add_bucket(tx_volume_buckets *to, const tx_bucket *b)
+static void add_bucket(tx_volume_buckets *to, const tx_zero *z, const tx_bucket *b)
 {
     to->n++;
     to->numel += b->numel;
+    for (int i = 0; i < 2; i++) to->words[i] += tx_quantized_words(tx_bucket_part(&z->flat, b), i ? 4 : 8);
 }
 
 /* What ZeRO-3 gathers for each unit of parameters: those that are not whole always. A unit waits for its backward where
@@ -252,7 +254,7 @@ static void count_gathered(tx_volume_sizes *s, const tx_config *cfg, const tx_ze
         }
         for (int k = 0; k < TX_N_SHARED; k++) {
             if (!b[k]) continue;
-            add_bucket(&s->shared[k].gathered[what[u->kind]][waits], b[k]);
+            add_bucket(&s->shared[k].gathered[what[u->kind]][waits], z, b[k]);
             all += b[k]->numel;
         }
         if (all > most) most = all;
@@ -282,19 +284,21 @@ static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z
     s->sum = (int64_t)tx_dtype_size(z->sum_type);
     s->gathers = cfg->zero_allgather_partitions;
     s->signs = z->compressed.sends;
+    s->quantized_weights = z->quantized.weights;
+    s->quantized_gradients = z->quantized.gradients;
     count_measured(s, z);
     for (int row = 0; row < z->ps->n; row++)
         if (z->ps->param[row].tied) s->ends = tx_bucket_part(&z->flat, &z->flat.bucket[z->flat.of_row[row]]);
     for (int k = 0; k < z->flat.n_buckets; k++) {
         const tx_bucket *b = &z->flat.bucket[k];
-        add_bucket(&s->shared[shared_of(b)].all, b);
-        if (b->persistent) add_bucket(&s->shared[shared_of(b)].whole, b);
+        add_bucket(&s->shared[shared_of(b)].all, z, b);
+        if (b->persistent) add_bucket(&s->shared[shared_of(b)].whole, z, b);
         if (z->compressed.sends) {
             tx_compressed_size of = tx_zero_compressed_size(z, k);
             s->shared[shared_of(b)].words += of.words;
             s->shared[shared_of(b)].tensors += of.tensors;
         }
-        if (tx_zero_has_matrix(z, k)) add_bucket(&s->shared[shared_of(b)].matrices, b);
+        if (tx_zero_has_matrix(z, k)) add_bucket(&s->shared[shared_of(b)].matrices, z, b);
     }
     tx_zero_matrices_volume(z, s->matrices);
     count_gathered(s, cfg, z);
@@ -356,6 +360,7 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
         .t = tx_grid_size(g, TX_AXIS_TENSOR),
         .p = tx_grid_size(g, TX_AXIS_PIPELINE),
         .r = tx_grid_size(g, TX_AXIS_DATA),
+        .near = tx_comm_size(tx_grid_group(g, TX_GROUP_NEAR)),
         .e = tx_comm_size(tx_grid_group(g, TX_GROUP_EXPERT)),
         .r_experts = tx_comm_size(tx_grid_group(g, TX_GROUP_EXPERT_DATA)),
         .stage = tx_grid_rank(g, TX_AXIS_PIPELINE),
@@ -424,7 +429,7 @@ tx_memory tx__plan_memory(const tx_zero *zero, size_t activations, size_t worksp
                         .nvme = z.nvme,
                         .saving = (size_t)tx__plan_copy_numel(zero) * sizeof(float) + saved_parameter_bytes(zero),
                         .activations = activations,
-                        .workspace = workspace + z.matrices + z.compressed };
+                        .workspace = workspace + z.matrices + z.compressed + z.quantized };
 }
 
 size_t tx_memory_total(const tx_memory *m)

@@ -1,6 +1,7 @@
 /* gather.c - ZeRO-3: parameters are gathered before they are used and dropped after it. */
 #include "backend/trace.h"
 #include "zero/offload.h"
+#include "zero/quantized.h"
 
 /* The i-th bucket of a unit that is gathered and dropped, from 0; -1: there are no more. */
 static int moving_bucket(const tx_zero *z, int unit, int i)
@@ -45,6 +46,7 @@ static tx_tensor own_of(const tx_zero *z, int k)
 
 static tx_status parts_start(tx_zero *z, int k)
 {
+    if (z->quantized.weights || tx__has_second(z, k)) return tx__quantized_gather_start(z, k, all_of(z, k));
     return tx_all_gather_start(z->c, tx__bucket_owners(z, k), all_of(z, k), own_of(z, k), &z->now[k].gather);
 }
 
@@ -73,6 +75,7 @@ static tx_status gather_start(tx_zero *z, int k, bool ahead)
     n->gathering = true;
     z->live += b->numel;
     tx_tensor own = own_of(z, k);
+    if (tx__has_second(z, k)) return parts_start(z, k);
     if (!tx__is_offloaded(z, TX_ARRAY_VALUE)) {
         TX_RUN(z->c, copy, .y = own, .x = tx__zero_value_part(z, k));
     } else {
@@ -109,8 +112,7 @@ static tx_status read_wait(tx_zero *z, int k)
     return z->c->device ? tx__bounce_up(z, n->value, own.data, (size_t)tx_numel(own) * tx_dtype_size(z->dtype)) : TX_OK;
 }
 
-/* Waits until the bucket is there. */
-static tx_status gather_wait(tx_zero *z, int k)
+tx_status tx__zero_gather_wait(tx_zero *z, int k)
 {
     tx_bucket_now *n = &z->now[k];
     if (n->reading) {
@@ -119,7 +121,10 @@ static tx_status gather_wait(tx_zero *z, int k)
         TX_TRY(parts_start(z, k));
     }
     TX_TRY(tx_wait(z->c, &n->gather));
-    if (n->gathering) tx__zero_bind_values(z, k, z->values.buffer[n->value].data);
+    if (n->gathering) {
+        TX_TRY(tx__quantized_gathered(z, k, all_of(z, k)));
+        tx__zero_bind_values(z, k, z->values.buffer[n->value].data);
+    }
     n->gathering = false;
     return TX_OK;
 }
@@ -138,7 +143,7 @@ tx_status tx__zero_gather(void *user, int unit, int next)
     tx_zero *z = user;
     for (int i = 0, k; (k = moving_bucket(z, unit, i)) >= 0; i++) {
         TX_TRY(gather_start(z, k, false));
-        TX_TRY(gather_wait(z, k));
+        TX_TRY(tx__zero_gather_wait(z, k));
         z->now[k].users++;
     }
     for (int i = 0, k; (k = moving_bucket(z, next, i)) >= 0; i++) TX_TRY(prefetch(z, k));
@@ -170,4 +175,5 @@ void tx__zero_drop_all(tx_zero *z)
         TX_ASSERT(!z->now[k].users && !z->now[k].gathering);
         if (z->now[k].value >= 0) drop(z, k);
     }
+    tx__quantized_forget(z);
 }

@@ -2,6 +2,7 @@
  * over the ranks of their bucket's group. */
 #include "backend/watch.h"
 #include "zero/compressed.h"
+#include "zero/quantized.h"
 #include "zero/zero.h"
 
 #define SUMS "gradients" /* for tx_at_part */
@@ -175,6 +176,13 @@ static tx_status sum_start(tx_zero *z, int k)
         n->left = z->flat.bucket[k].n_units;
         return TX_OK;
     }
+    if (tx__quantizes_sum(z, k)) {
+        TX_TRY(tx__quantized_sum(z, k, tx__zero_kept_grads(z, k), written(z, k), n->summed));
+        leave_bucket(z, k);
+        n->summed = true;
+        n->left = z->flat.bucket[k].n_units;
+        return TX_OK;
+    }
     if (converts(z, k)) {
         TX_TRY(take_buffer(z, &z->sums, k, &n->sums));
         TX_RUN(z->c, cast, .y = summed(z, k), .x = written(z, k));
@@ -308,6 +316,7 @@ tx_status tx_zero_begin(tx_zero *z)
         z->now[k].left = z->flat.bucket[k].n_units;
     }
     for (int i = 0; i < z->ps->n_units; i++) z->unit[i].added = false;
+    tx__quantized_forget(z);
     z->hit.param = NULL;
     return z->reduce_every_micro_batch || widens(z) ? TX_OK : tx_params_zero_grad(z->c, z->ps, 0, z->ps->n);
 }

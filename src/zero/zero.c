@@ -2,6 +2,7 @@
 #include "zero/zero.h"
 #include "zero/compressed.h"
 #include "zero/matrices.h"
+#include "zero/quantized.h"
 
 #include <stdint.h>
 
@@ -278,7 +279,8 @@ static tx_flat_spec spec_of(const tx_zero *z)
 /* No bucket is in a buffer, and no unit writes to one. */
 static void clear_buffers(tx_zero *z)
 {
-    for (int k = 0; k < z->flat.n_buckets; k++) z->now[k].value = z->now[k].grad = z->now[k].sums = -1;
+    for (int k = 0; k < z->flat.n_buckets; k++)
+        z->now[k].value = z->now[k].words = z->now[k].grad = z->now[k].sums = -1;
     for (int i = 0; i < z->ps->n_units; i++) z->unit[i].work = -1;
 }
 
@@ -326,6 +328,8 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args 
     z->matrices.on = a->train && !a->optimizer && tx_optimizer_traits(cfg->optimizer) & TX_OPTIMIZER_MATRICES;
     z->compressed.on = a->train && !a->optimizer && tx_optimizer_traits(cfg->optimizer) & TX_OPTIMIZER_COMPRESSED;
     z->stage = a->train ? (int)cfg->zero_stage : 0;
+    z->quantized.weights = z->stage == 3 && cfg->zero_quantized_weights;
+    z->quantized.gradients = z->stage == 3 && cfg->zero_quantized_gradients;
     z->reduce_every_micro_batch = a->train && (z->stage >= 2 || cfg->reduce_every_micro_batch);
     z->overlap = cfg->overlap_grad_reduce;
     z->over_world = z->stage || z->grid->expert;
@@ -349,6 +353,7 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args 
     TX_GOTO(cut_fragments(z));
     point_ranges(z);
     TX_GOTO(tx__compressed_plan(z));
+    TX_GOTO(tx__quantized_plan(z));
     if (a->train)
         TX_GOTO(tx_optim_init(
             &z->optim,
@@ -401,6 +406,7 @@ tx_status tx_zero_take(tx_zero *z)
     TX_TRY(tx__pool_take(&z->work, d, "a layer's gradients in fp32"));
     TX_TRY(tx__matrices_take(z));
     TX_TRY(tx__compressed_take(z));
+    TX_TRY(tx__quantized_take(z));
     point_ranges(z);
     TX_TRY(tx__offload_open(z));
     bind_all(z);
@@ -413,6 +419,7 @@ void tx_zero_close(tx_zero *z)
     tx__offload_close(z);
     tx__matrices_close(z);
     tx__compressed_close(z);
+    tx__quantized_close(z);
     tx_optim_deinit(&z->optim);
     tx__zero_norms_close(z);
     tx__pool_close(&z->values, d);
@@ -452,6 +459,7 @@ tx_zero_memory tx_zero_memory_of(const tx_zero *z)
                              .buckets = tx__pool_bytes(&z->grads) + tx__pool_bytes(&z->sums) + tx__pool_bytes(&z->work),
                              .matrices = tx__matrices_bytes(z),
                              .compressed = tx__compressed_bytes(z),
+                             .quantized = tx__quantized_bytes(z),
                              .optimizer = state * sizeof(float),
                              .host = z->offload.host,
                              .nvme = z->offload.nvme,

@@ -37,7 +37,7 @@
  *
  *  Files: flat.c buckets and parts, pool.c buffers, gather.c values, sums.c gradients, zero_numbers.c access to the
  *  numbers, offload.c, bounce.c and tier.c what is offloaded, matrices.c updates of whole matrices, compressed.c
- *  sums that are sent as signs. */
+ *  sums that are sent as signs, quantized.c ZeRO++. */
 #ifndef TX_ZERO_ZERO_H
 #define TX_ZERO_ZERO_H
 
@@ -51,6 +51,7 @@ typedef struct tx_zero_memory {
     size_t optimizer;                    /* master weights and state */
     size_t matrices;                     /* what updates of whole matrices work in */
     size_t compressed;                   /* what sums that are sent as signs leave out, and work in */
+    size_t quantized;                    /* second copies, and what is sent as integers of a few bits */
     size_t host, nvme;                   /* what is offloaded, to memory and to a disk */
     size_t disk_buffers;                 /* memory that it is read into */
 } tx_zero_memory;

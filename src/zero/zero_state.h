@@ -47,7 +47,9 @@ typedef struct tx_offload {
 
 /* The state of a bucket. */
 typedef struct tx_bucket_now {
-    int value; /* stage 3: the pool buffer that it is gathered in, or -1 */
+    int value;   /* stage 3: the pool buffer that it is gathered in, or -1 */
+    int words;   /* the pool buffer of its blocks while these are gathered, or -1 */
+    bool second; /* the second copy has its values */
     int users;
     bool reading, gathering; /* this rank's part is being read from where it is offloaded; all parts are being sent */
     int grad;                /* the pool buffer that its gradients are collected in, or -1 */
@@ -102,6 +104,16 @@ typedef struct tx_compressed {
     float *errors;        /* owned; of all ranks, while a checkpoint is saved; NULL before the first one */
 } tx_compressed;
 
+/* Of what is sent as integers, and copies nearby (quantized.h). */
+typedef struct tx_quantized {
+    bool weights, gradients;
+    void *second;        /* owned; of values */
+    tx_pool words;       /* blocks of buckets that are being gathered */
+    int32_t *sent, *got; /* owned; blocks of one bucket's gradients */
+    float *sum;          /* owned; of the ranks of a row */
+    int64_t *rows;       /* owned; [ranks] */
+} tx_quantized;
+
 typedef struct tx_zero {
     tx_unit_hooks hooks; /* for a model's batches */
     tx_ctx *c;           /* borrowed, as the next three */
@@ -132,6 +144,7 @@ typedef struct tx_zero {
     tx_offload offload;
     tx_matrices matrices;
     tx_compressed compressed;
+    tx_quantized quantized;
     /* what is kept, bucket by bucket in the order of memory, cut where offload.h cuts: */
     tx_fragment *fragment;
     tx_optim_range *range; /* the fragment's numbers; without training masters or values only */
@@ -169,7 +182,8 @@ tx_status tx__zero_release(void *z, int unit, bool again);
 tx_status tx__zero_pre_backward(void *z, int unit);
 tx_status tx__zero_post_backward(void *z, int unit, bool last);
 
-void tx__zero_drop_all(tx_zero *z); /* gather.c: values change */
+void tx__zero_drop_all(tx_zero *z);                     /* gather.c: values change */
+tx_status tx__zero_gather_wait(tx_zero *z, int bucket); /* until it is there */
 
 /* zero_norms.c: the order, which range_of reads; and what goes before the update of an optimizer that measures, a
  * collective of the ranks that share tensors. TX_ERR_NOMEM. */

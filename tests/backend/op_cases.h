@@ -825,6 +825,40 @@ static void signs(tx_ctx *c, const int64_t *p, results *o)
     o->r[o->n - 1].exact = true;
 }
 
+/* p: n, rows, bits, added to what is there, y of the values' type, an element that is not finite. The same bits
+ * everywhere. */
+static void quantized(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t n = p[0], rows = p[1], each = tx_quantized_words(n, (int)p[2]);
+    tx_tensor words = ZEROS(TX_I32, rows, each + 3), y = RAND(p[4] ? V : TX_F32, n), x;
+    words.dim[1] = each;
+    for (int64_t r = 0; r < rows; r++) {
+        x = RAND(p[4] ? V : TX_F32, n);
+        if (x.dtype == TX_F32) { /* of all sizes; a block of zeros, and one of numbers that are nearly none */
+            float *to = x.data;
+            for (int64_t i = 0; i < n; i++) {
+                int64_t block = i / TX_QUANTIZED_BLOCK;
+                to[i] *= block % 4 == 2 ? 0 : ldexpf(1, block % 4 == 3 ? -140 : (int)(block % 7) * 9 - 27);
+            }
+            if (p[5]) to[n / 2] = r ? INFINITY : NAN;
+        }
+        RUN(c, quantize, .words = tx_tensor1((int32_t *)words.data + r * (each + 3), TX_I32, each), .x = x,
+            .bits = (int)p[2]);
+    }
+    RUN(c, dequantize_sum, .y = y, .words = words, .bits = (int)p[2], .accumulate = p[3]);
+    if (p[5]) {
+        int64_t first = n / 2 / TX_QUANTIZED_BLOCK * TX_QUANTIZED_BLOCK;
+        float *at = y.data;
+        for (int64_t i = 0; i < n; i++) {
+            bool of = i >= first && i < first + TX_QUANTIZED_BLOCK;
+            assert_true(isnan(at[i]) == of);
+            if (of) at[i] = 0;
+        }
+    }
+    out(o, "y", y, 0);
+    o->r[o->n - 1].exact = true;
+}
+
 /* Numbers of all sizes, and at the end what is not finite; their sum and what follows from it.   p: n, the last one */
 static void exact_sums(tx_ctx *c, const int64_t *p, results *o)
 {
@@ -1057,6 +1091,12 @@ static const op_case cases[] = {
     { "signs 31 of 3", signs, { 31, 3 } },
     { "signs 70001 of 4, added", signs, { 70001, 4, 1 } },
     { "signs 4097 of 1, with a mask", signs, { 4097, 1, 0, 1 } },
+    { "quantized 1, 8 bits", quantized, { 1, 1, 8 } },
+    { "quantized 4097 of 3, 4 bits, added", quantized, { 4097, 3, 4, 1 } },
+    { "quantized 70001 of 2, 8 bits", quantized, { 70001, 2, 8 } },
+    { "quantized 3000 of 1, 8 bits, halves", quantized, { 3000, 1, 8, 0, 1 } },
+    { "quantized 3000 of 4, 4 bits, halves, added", quantized, { 3000, 4, 4, 1, 1 } },
+    { "quantized 3000 of 2, not finite", quantized, { 3000, 2, 4, 0, 0, 1 } },
     { "sgd 1", sgd, { 1 } },
     { "sgd 17", sgd, { 17 } },
     { "sgd 70001", sgd, { 70001 } },

@@ -866,6 +866,7 @@ int main(void)
         cmocka_unit_test(test_lamb),
         cmocka_unit_test(test_blend),
         cmocka_unit_test(test_signs),
+        cmocka_unit_test(test_quantized),
         cmocka_unit_test(test_count_zeros),
         cmocka_unit_test(test_clip),
         cmocka_unit_test(test_every_op_ran), /* last */

@@ -167,6 +167,9 @@ static void costs_of_the_rest(void)
     COSTS(sign_pack, MEMORY, 0, 2 * 96 + 4, .bits = I32(1), .x = flat, .scale = F64(1));
     COSTS(sign_sum, MEMORY, 0, 2 * 96 + 2 * 4 + 2 * 8, .y = flat, .bits = I32(2, 1), .scale = F64(2, 1),
           .accumulate = true);
+    COSTS(quantize, MEMORY, 0, 96 + 4 * 129, .words = I32(129), .x = flat, .bits = 8);
+    COSTS(dequantize_sum, MEMORY, 0, 2 * 96 + 2 * 4 * 65, .y = flat, .words = I32(2, 65), .bits = 4,
+          .accumulate = true);
     COSTS(lamb_update, MEMORY, 0, 4 * 96 + 48, .p = flat, .m = flat, .v = flat, .low = B16(24));
 }
 

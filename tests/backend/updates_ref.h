@@ -179,6 +179,36 @@ static void test_signs(void **state)
     pool_free();
 }
 
+/* By hand: 600 elements in two blocks, of 8 bits and of 4; rounded to even ones; and added. */
+static void test_quantized(void **state)
+{
+    (void)state;
+    enum { N = 600 };
+    for (int bits = 4; bits <= 8; bits += 4) {
+        const double limit = bits == 8 ? 127 : 7, scale[2] = { 0.5, 0.25 };
+        int64_t n_words = tx_quantized_words(N, bits);
+        assert_int_equal(n_words, bits == 8 ? 2 * 129 : 2 * 65);
+        tx_tensor x = ZEROS(TX_F32, N), y = ZEROS(TX_F32, N), words = ZEROS(TX_I32, 2, n_words);
+        const double by_scale[8] = { limit, -limit, 2.5, 3.5, -2.5, 0, 1.25, -0.75 };
+        const int q[8] = { (int)limit, -(int)limit, 2, 4, -2, 0, 1, -1 };
+        for (int i = 0; i < N; i++) tx__ref_store(x, i, scale[i / 512] * by_scale[i % 8]);
+        for (int r = 0; r < 2; r++)
+            RUN(&ctx, quantize, .words = tx_tensor1((int32_t *)words.data + r * n_words, TX_I32, n_words), .x = x,
+                .bits = bits);
+        const uint32_t *word = words.data;
+        uint32_t first = 0;
+        for (int i = 0; i < 32 / bits; i++) first |= ((uint32_t)q[i] & ((1u << bits) - 1)) << bits * i;
+        assert_memory_equal(word, &(float){ 0.5F }, 4);
+        assert_int_equal(word[1], first);
+        assert_memory_equal(word + n_words / 2, &(float){ 0.25F }, 4);
+        assert_int_equal(word[n_words - 1], 0);
+        for (int i = 0; i < N; i++) tx__ref_store(y, i, 3);
+        RUN(&ctx, dequantize_sum, .y = y, .words = words, .bits = bits, .accumulate = true);
+        for (int i = 0; i < N; i++) ASSERT_NEAR(tx__ref_load(y, i), 3 + 2 * scale[i / 512] * q[i % 8], 0, "sum");
+    }
+    pool_free();
+}
+
 /* Its gate, the root that it divides by, and the least one. */
 static void test_blend(void **state)
 {

@@ -153,6 +153,10 @@ static const struct set {
       "zero_model_persistence_threshold", "9223372036854775807" },
     { "{\"zero_optimization\": {\"stage3_max_live_parameters\": 3e9}}", "zero_max_live_parameters", "3000000000" },
     { "{\"zero_optimization\": {\"stage3_max_reuse_distance\": 1e9}}", "zero_max_reuse_distance", "1000000000" },
+    { "{\"zero_optimization\": {\"stage\": 3, \"zero_quantized_weights\": true}}", "zero_quantized_weights", "True" },
+    { "{\"zero_optimization\": {\"stage\": 3, \"zero_quantized_gradients\": true}}", "zero_quantized_gradients",
+      "True" },
+    { "{\"zero_optimization\": {\"stage\": 3, \"zero_hpz_partition_size\": 1}}", "zero_hpz_partition_size", "1" },
     { "{\"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"device\": \"cpu\"}}}", "offload_param", "cpu" },
     { "{\"zero_optimization\": {\"offload_param\": {\"nvme_path\": \"/x\"}}}", "offload_param_nvme_path", "/x" },
     { "{\"zero_optimization\": {\"offload_param\": {\"max_in_cpu\": 0}}}", "offload_param_max_in_cpu", "0" },
@@ -488,10 +492,17 @@ static const struct wrong {
       "leave it out" },
     { GOOD, "{\"sparse_attention\": {\"mode\": \"fixed\"}}",
       "ds.json: line 1, column 2: sparse_attention: attention is dense; leave the key out" },
-    { GOOD, "{\"zero_optimization\": {\"zero_quantized_weights\": true}}",
-      "ds.json: line 1, column 24: zero_optimization.zero_quantized_weights is true, and only false is built: ZeRO++ "
-      "is "
-      "not built" },
+    { GOOD, "{\"zero_optimization\": {\"zeropp_loco_param\": {\"err_beta\": 0.8}}}",
+      "ds.json: line 1, column 24: zero_optimization.zeropp_loco_param: what quantized gradients leave out is not "
+      "added "
+      "to the next ones; leave the key out" },
+    { GOOD, "{\"zero_optimization\": {\"stage\": 2, \"zero_quantized_weights\": true}}",
+      "--zero-quantized-weights needs --zero-stage 3, not 2; try --zero-stage 3\n"
+      "--zero-stage is here zero_optimization.stage, in ds.json, line 1, column 24\n"
+      "--zero-quantized-weights is here zero_optimization.zero_quantized_weights, in ds.json, line 1, column 36" },
+    { GOOD, "{\"zero_optimization\": {\"stage\": 3, \"zero_hpz_partition_size\": 3}}",
+      "--zero-hpz-partition-size 3 does not divide the 1 data-parallel ranks\n"
+      "--zero-hpz-partition-size is here zero_optimization.zero_hpz_partition_size, in ds.json, line 1, column 36" },
     { GOOD, "{\"optimizer\": {\"type\": \"ZeroOneAdam\"}}",
       "ds.json: line 1, column 16: optimizer.type ZeroOneAdam: there are Adam (also AdamW), SGD, Lion, "
       "Adagrad, Lamb (also FusedLamb), Muon and OneBitAdam; with Megatron-DeepSpeed the section is not used, leave it "

@@ -139,7 +139,11 @@ static const axis_choice optimizer_choices[] = {
 #define TO_FILES  "--offload-optimizer nvme --offload-optimizer-nvme-path @"
 #define NONE_STAY "--zero-param-persistence-threshold 0"
 static const axis_choice stage_choices[] = {
-    { "stage0", "" }, { "stage1", "--zero-stage 1" }, { "stage2", "--zero-stage 2" }, { "stage3", "--zero-stage 3" }
+    { "stage0", "" },
+    { "stage1", "--zero-stage 1" },
+    { "stage2", "--zero-stage 2" },
+    { "stage3", "--zero-stage 3" },
+    { "near", "--zero-stage 3 --zero-hpz-partition-size 2" },
 };
 static const axis_choice offload_choices[] = {
     { "-", "" },
@@ -233,12 +237,14 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == LAYOUT && b == SUMS && k) return layouts[i].dp > 1;
     if (a == LAYOUT && b == EXPERTS && k) return divide_experts(layouts[i], k);
     if (a == EXPERTS && b == MODEL && i) return strstr(axes[MODEL].choice[k].flags, "--num-experts") != NULL;
+    if (a == LAYOUT && b == STAGE && k > 3) return layouts[i].dp % 2 == 0;
+    if (a == EXPERTS && b == STAGE && k > 3) return i == 0;
     if (a == EXPERTS && b == DTYPE && i) return !k; /* as their models */
     if (a == SCHEDULE && b == LAYERS && k) return i != INTERLEAVED;
     if (a == SCHEDULE && b == MICRO && k) return i != INTERLEAVED;
     if (a == RAMP && b == MICRO && k) return !i;
-    if (a == STAGE && (b == OFFLOAD || b == BUCKETS) && k) return i > 0 && (b != OFFLOAD || k < 3 || i == 3);
-    if (a == STAGE && b == STAYS && k) return i == 3;
+    if (a == STAGE && (b == OFFLOAD || b == BUCKETS) && k) return i > 0 && (b != OFFLOAD || k < 3 || i >= 3);
+    if (a == STAGE && b == STAYS && k) return i >= 3;
     if (a == RATE && b == OPTIMIZER && k) return i != ONE_CYCLE || !strstr(optimizer_choices[k].flags, "--min-lr");
     if (a == OPTIMIZER && b == OFFLOAD && k) return !strstr(optimizer_choices[i].flags, MUON);
     if (a == MODEL && b == DTYPE && k) return !strstr(axes[MODEL].choice[i].flags, "--num-experts");

@@ -94,6 +94,16 @@ static const char *const layouts[] = {
     "--world-size 4 --sequence-parallel --embed-layernorm --zero-param-persistence-threshold 0" TP(2) ZERO(3),
     "--world-size 8 --sequence-parallel --fp16 --initial-loss-scale 256" TP(2) PP(2) ZERO(3) FULL "uniform",
     "--world-size 8 --num-layers-per-virtual-pipeline-stage 1 --bf16" TP(2) PP(2) ZERO(3) LLAMA,
+    /* ZeRO++: in one hop, in two, with one row, and what waits between forward and backward */
+    "--world-size 4 --zero-hpz-partition-size 2" ZERO(3),
+    "--world-size 2 --zero-quantized-weights --bf16" ZERO(3) FULL "uniform",
+    "--world-size 4 --zero-quantized-gradients" ZERO(3) LLAMA,
+    "--world-size 8 --sequence-parallel --zero-quantized-weights --zero-quantized-gradients --zero-hpz-partition-size "
+    "2" TP(2) ZERO(3),
+    "--world-size 8 --zero-quantized-gradients --zero-hpz-partition-size 2 --bf16" PP(2) ZERO(3),
+    "--world-size 4 --zero-quantized-weights --zero-quantized-gradients --zero-hpz-partition-size 4" ZERO(3) BERT,
+    "--world-size 4 --zero-hpz-partition-size 2 --zero-max-reuse-distance 60000" ZERO(3) LLAMA,
+    "--world-size 4 --zero-quantized-weights --zero-hpz-partition-size 2 --zero-max-live-parameters 1" ZERO(3),
     /* experts that ranks divide, split over tensor ranks or whole */
     "--world-size 2" EXPERTS EP(2),
     "--world-size 4 --global-batch-size 8" TP(2) EXPERTS EP(2) " --expert-tensor-parallel-size 1" FULL "uniform",

@@ -137,7 +137,8 @@ static tx_status run_rank(tx_world *w, void *user)
     tx_trainer *t = NULL;
     tx_status st;
     omp_set_num_threads(1);
-    TX_TRY(tx_grid_open(&grid, w, &(tx_layout){ 0 }, NULL));
+    const tx_layout layout = tx_layout_of(j->cfg);
+    TX_TRY(tx_grid_open(&grid, w, &layout, NULL));
     TX_GOTO(tx_trainer_create(&t, j->cfg, 512, 5, true, &grid));
     TX_GOTO(tx_trainer_train(t, zeros, NULL));
     st = compare(t, &j->planned);
@@ -147,7 +148,7 @@ out:
     return st;
 }
 
-/* Beside what is planned: tables of the model and the backend, one batch, and for all ranks what they meet on. */
+/* Beside what is planned: tables of the model and the backend, one batch, and for each group what its ranks meet on. */
 #define SLACK ((size_t)1 << 20)
 
 static void check_run(const char *dtype, int stage, int n)
@@ -159,7 +160,9 @@ static void check_run(const char *dtype, int stage, int n)
     tx_config *cfg = parsed(LAYERS, flags);
     ASSERT_OK(tx_plan_stage(&plan, cfg, 512, 0));
     job j = { cfg, plan.memory };
-    size_t least = (size_t)n * tx_memory_total(&plan.memory), most = least + (size_t)(n + 1) * SLACK;
+    size_t least = (size_t)n * tx_memory_total(&plan.memory), most;
+    int groups = plan.sizes.near > 1 ? 1 + n / plan.sizes.near + plan.sizes.near : 1; /* all; near ones, far ones */
+    most = least + (size_t)(n + groups) * SLACK;
     taken = 0;
     tx_allocator_set(&counting);
     tx_status st = tx_world_threads(n, run_rank, &j);
@@ -180,6 +183,8 @@ static void ranks_take_what_was_planned(void **state)
         check_run("--grad-reduce-dtype bf16 --no-overlap-grad-reduce", stage, 2);
         check_run("", stage, 4);
     }
+    check_run("--bf16 --zero-quantized-weights --zero-quantized-gradients --zero-hpz-partition-size 2", 3, 4);
+    check_run("--zero-quantized-weights --zero-param-persistence-threshold 0", 3, 3);
 }
 
 int main(void)
