@@ -97,6 +97,14 @@ try_predict_grid() {
 }
 try_zero() { mpi && FORMS="0 1" STEPS=2 says "^1 +$number +$number % " "$root/bench/zero.sh" "$triax" 2x32x2x64x16x2 fp32 1; }
 try_ranks() { mpi && says "^sequence +$number ms an iteration +$number % " "$root/bench/ranks.sh" "$triax" 2x32x2x64x16x2 1; }
+try_slow_link() {
+    local code=0
+    mpi || return
+    WAYS="dp zeropp" MODEL="--num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 16 --vocab-size 64" \
+        "$root/bench/slow_link.sh" "$triax" 1000 2 1 >out 2>err || code=$?
+    [ $code -ne 77 ] || missing "$(sed -n 's/^skipped: //p' out)" || return
+    [ $code -eq 0 ] && grep -qE "^zeropp +$number ms a step +$number tokens/s" out || { tail -n 20 out err >&2; return 1; }
+}
 try_autotune() {
     mkdir -p tuned
     cat >tuned/machine.json <<'END'
