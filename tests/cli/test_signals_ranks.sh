@@ -17,7 +17,8 @@ saved_last() {
 none_left() {
     local i
     for i in $(seq 200); do
-        grep -laF "$work/$1" /proc/[0-9]*/cmdline >left 2>/dev/null || return 0
+        grep -laF "$work/$1" /proc/[0-9]*/cmdline >left 2>/dev/null || true # 2 also where another process has just ended
+        [ -s left ] || return 0
         sleep 0.05
     done
     die "left over: $(cat left)"

@@ -105,7 +105,8 @@ for how in "${launchers[@]}" "mpirun -n 2 $TRIAX pretrain-gpt"; do
     pid=
     [ $code -eq 130 ] || [[ $how == mpirun* && $code -ne 0 ]] || die "$how: exit code $code after a second Ctrl-C"
     for i in $(seq 400); do
-        grep -laF "$work/second" /proc/[0-9]*/cmdline >left 2>/dev/null || break
+        grep -laF "$work/second" /proc/[0-9]*/cmdline >left 2>/dev/null || true # 2 also where another process has just ended
+        [ -s left ] || break
         # a second Ctrl-C may end mpirun before it has told its ranks
         case $how in mpirun*) sed 's,/proc/\([0-9]*\)/.*,\1,' left | xargs kill -9 2>/dev/null || true ;; esac
         sleep 0.05
