@@ -102,7 +102,8 @@ static int set_zero(json_t *out, const tx_config *cfg)
     for (size_t i = 0; i < sizeof others / sizeof *others && !keeps; i++) json_object_del(zero, others[i]);
     int failed = set_new(zero, "stage", json_integer(cfg->zero_stage));
     if (!keeps && cfg->offload_optimizer == TX_OFFLOAD_CPU)
-        failed |= set_new(zero, "offload_optimizer", json_pack("{s:s}", "device", "cpu"));
+        failed |= set_new(zero, "offload_optimizer",
+                          json_pack("{s:s,s:f}", "device", "cpu", "ratio", cfg->offload_optimizer_ratio));
     return failed;
 }
 

@@ -436,7 +436,7 @@ tx_status tx_engine_load_checkpoint(tx_engine *e, const char *dir, const char *t
 
 tx_status tx_engine_export(tx_engine *e, const char *dir)
 {
-    float *weights = e->trainer->zero.master;
+    float *weights = tx_zero_masters(&e->trainer->zero);
     if (e->client.model)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: the model %s is none that Hugging Face has", dir,
                        e->client.model->name);

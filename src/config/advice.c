@@ -11,6 +11,7 @@
  */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/launched.h"
@@ -128,6 +129,7 @@ static const lever levers[] = {
     { TX__NO_DISTRIBUTED_OPTIMIZER, LEFT_OUT, "use-distributed-optimizer", 0.7, NULL, NULL },
     { TX__NO_CHECKPOINTS, LEFT_OUT, "number-checkpoints", 0.7, NULL, NULL },
     { TX__NO_CONTIGUOUS, LEFT_OUT, "contigious-checkpointing", 0.7, NULL, NULL },
+    { TX__NO_OFFLOAD_RATIO, LEFT_OUT, "offload-optimizer-ratio", 0.1, NULL, NULL },
     { TX__ONE_F_ONE_B, WORD, "pipeline-schedule", 0.7, NULL, "1f1b" },
     { TX__PARTITION, GIVEN, "partition-activations", 0.3, NULL, NULL },
     { TX__CHECKPOINT, GIVEN, "checkpoint-activations", 0.5, NULL, NULL },
@@ -192,6 +194,8 @@ static void leave_out(changed *to, const tx_option *o)
     *tx__given(&to->c.given, o) = false;
     if (o->kind == TX_OPTION_I64)
         *number_of(to, o) = 0;
+    else if (o->kind == TX_OPTION_F64)
+        *(double *)tx__member(&to->c, o) = o->initial ? strtod(o->initial, NULL) : 0;
     else if (o->kind == TX_OPTION_LIST)
         ((tx_list *)tx__member(&to->c, o))->n = 0;
     else

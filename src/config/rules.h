@@ -50,9 +50,10 @@ enum {
     TX__NO_DISTRIBUTED_OPTIMIZER = 1 << 17,
     TX__NO_CHECKPOINTS = 1 << 18,
     TX__NO_CONTIGUOUS = 1 << 19,
-    TX__ONE_F_ONE_B = 1 << 20,
-    TX__PARTITION = 1 << 21,
-    TX__CHECKPOINT = 1 << 22,
+    TX__NO_OFFLOAD_RATIO = 1 << 20,
+    TX__ONE_F_ONE_B = 1 << 21,
+    TX__PARTITION = 1 << 22,
+    TX__CHECKPOINT = 1 << 23,
 };
 
 /* tx__violate, with the changes that may remedy the violation. */

@@ -39,6 +39,17 @@ static void rule_offloaded_parameters_are_divided(const tx__check *k)
                          tx_offload_place_word(c->offload_param), (long long)c->zero_stage);
 }
 
+static void rule_a_ratio_is_of_what_is_offloaded(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->offload_optimizer || k->bad->offload_optimizer_ratio || is_offloaded(c->offload_optimizer)) return;
+    if (c->offload_optimizer_ratio < 1)
+        tx__violate_mendable(k, TX__NO_OFFLOAD_RATIO,
+                             "--offload-optimizer-ratio %g is the part of the state that is offloaded by "
+                             "--offload-optimizer cpu or nvme, and it is none",
+                             c->offload_optimizer_ratio);
+}
+
 static void need_folder(const tx__check *k, const char *flag, enum tx_offload_place place, const char *path)
 {
     if (place == TX_OFFLOAD_NVME && (!path || !*path))
@@ -159,6 +170,7 @@ const tx__rule tx__rules_zero[] = {
     { NULL, rule_offloaded_updates_are_of_elements },
     { NULL, rule_signs_are_of_whole_gradients },
     { NULL, rule_quantized_is_stage_3 },
+    { NULL, rule_a_ratio_is_of_what_is_offloaded },
     { NULL, rule_files_have_a_folder },
     { NULL, rule_requests_are_whole_blocks },
     { "training", rule_one_piece_has_room },

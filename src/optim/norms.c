@@ -26,6 +26,7 @@ tx_status tx__optim_norms_open(tx_optim *o, int n_tensors)
     TX_TRY(tx_device_take(o->device, &n->sums, sums_bytes(o), false, what));
     TX_TRY(tx_device_take(o->device, &n->ratio, ratio_bytes(o), false, what));
     TX_TRY(tx_device_take_host(o->device, &n->host_sums, sums_bytes(o), what));
+    TX_TRY(tx_device_take_host(o->device, &n->seen_sums, sums_bytes(o), what));
     return tx_device_take_host(o->device, &n->host_ratio, ratio_bytes(o), what);
 }
 
@@ -34,20 +35,22 @@ void tx__optim_norms_close(tx_optim *o)
     tx_device_give(o->device, o->norms.sums);
     tx_device_give(o->device, o->norms.ratio);
     tx_device_give_host(o->device, o->norms.host_sums);
+    tx_device_give_host(o->device, o->norms.seen_sums);
     tx_device_give_host(o->device, o->norms.host_ratio);
 }
 
 tx_optim_norm tx_optim_norm_of(const tx_optim *o, const tx_optim_range *r)
 {
     const tx_optim_norms *n = &o->norms;
+    bool here = o->host && r->host_updates;
     if (!o->type->measure) return (tx_optim_norm){ 0 };
-    int64_t *sums = (o->host ? n->host_sums : n->sums) + (size_t)r->tensor * WORDS_OF_ONE;
-    double *ratio = (o->host ? n->host_ratio : n->ratio) + r->tensor;
+    int64_t *sums = (here ? n->host_sums : n->sums) + (size_t)r->tensor * WORDS_OF_ONE;
+    double *ratio = (here ? n->host_ratio : n->ratio) + r->tensor;
     TX_ASSERT(r->tensor < n->n);
     return (tx_optim_norm){ .sum = { tx_tensor1(sums, TX_I64, TX_EXACT_WORDS),
                                      tx_tensor1(sums + TX_EXACT_WORDS, TX_I64, TX_EXACT_WORDS) },
                             .ratio = tx_tensor1(ratio, TX_F64, 1),
-                            .blocks = o->host ? o->seen : o->block_sums };
+                            .blocks = here ? o->seen : o->block_sums };
 }
 
 unsigned tx_optim_step_changes(const tx_optim *o)
@@ -80,6 +83,8 @@ tx_status tx_optim_measure_sums(tx_ctx *c, tx_optim *o, tx_tensor *sums)
     tx_optim_norms *n = &o->norms;
     *sums = tx_tensor3(n->sums, TX_I64, n->n, 2, TX_EXACT_WORDS);
     if (c->dry || !o->host) return TX_OK;
+    TX_TRY(tx_device_read(o->device, n->seen_sums, n->sums, sums_bytes(o)));
+    for (size_t i = 0; i < (size_t)n->n * WORDS_OF_ONE; i++) n->host_sums[i] += n->seen_sums[i];
     return tx_device_write(o->device, n->sums, n->host_sums, sums_bytes(o));
 }
 

@@ -184,9 +184,9 @@ static tx_status add_host_squares(tx_ctx *c, tx_optim *o, tx_tensor x)
     return TX_OK;
 }
 
-static bool is_in_host(const tx_optim *o, unsigned what)
+static bool is_in_host(const tx_optim *o, const tx_optim_range *r, unsigned what)
 {
-    return o->host && (o->in_host & what);
+    return o->host && (r->in_host & what);
 }
 
 /* Adds the blocks that wait to o->squares. */
@@ -199,9 +199,13 @@ static tx_status add_waiting(tx_ctx *c, tx_optim *o)
 }
 
 /* Adds a range's, which may wait for add_waiting: small tensors are added many at a time. */
-static tx_status add_squares(tx_ctx *c, tx_optim *o, tx_tensor x, unsigned what)
+static tx_status add_squares(tx_ctx *c, tx_optim *o, const tx_optim_range *r, tensor_fn *of, unsigned what)
 {
-    if (is_in_host(o, what)) return add_host_squares(c, o, x);
+    tx_tensor x = of(r);
+    if (is_in_host(o, r, what)) {
+        TX_TRY(add_waiting(c, o)); /* the host's pass through the same memory */
+        return add_host_squares(c, o, x);
+    }
     for (int64_t at = 0, all = tx_numel(x), n; at < all; at += n) {
         int64_t room = o->slab - o->n_waiting * TX_SUMSQ_BLOCK;
         n = all - at < room ? all - at : room;
@@ -224,7 +228,7 @@ static tx_status sum_squares(tx_ctx *c, tx_optim *o, tensor_fn *of, unsigned wha
         const tx_optim_range *r = &o->range[i];
         if (!r->counted) continue;
         if (what) TX_TRY(fetch(o, i, what, 0));
-        TX_TRY(add_squares(c, o, of(r), what));
+        TX_TRY(add_squares(c, o, r, of, what));
     }
     TX_TRY(add_waiting(c, o));
     if (c->dry || tx_comm_size(o->ranks) == 1) return TX_OK;
@@ -245,7 +249,7 @@ static tx_status find_bad(tx_ctx *c, tx_optim *o, tensor_fn *of, unsigned what, 
         if (!r->counted) continue;
         if (what) TX_TRY(fetch(o, i, what, 0));
         TX_TRY(set_squares(c, o, &zero));
-        TX_TRY(add_squares(c, o, of(r), what));
+        TX_TRY(add_squares(c, o, r, of, what));
         TX_TRY(add_waiting(c, o));
         TX_TRY(tx_device_read(o->device, &one, o->squares, sizeof one));
         if (!isfinite(one.beyond)) snprintf(all.bad, sizeof all.bad, "%s", r->name);
@@ -295,13 +299,13 @@ tx_status tx_optim_value_norm(tx_ctx *c, tx_optim *o, double *norm, const char *
 static tx_status magnitudes(tx_ctx *c, tx_optim *o, tensor_fn *tensor, unsigned what, tx_magnitude *of,
                             tx_magnitude *of_sqrt)
 {
-    bool here = is_in_host(o, what);
-    double *sums_of = here ? o->seen : o->block_sums;
     sums all = { 0 }; /* of |x|, x², sqrt |x|; and the largest */
     tx_at_part(c, NORMS);
     for (int i = 0; i < o->n_ranges; i++) {
         const tx_optim_range *r = &o->range[i];
         if (!r->counted) continue;
+        bool here = is_in_host(o, r, what);
+        double *sums_of = here ? o->seen : o->block_sums;
         TX_TRY(fetch(o, i, TX_FETCH_MASTER | TX_FETCH_STATE, 0));
         for (int64_t first = 0; first < r->numel; first += o->slab) {
             int64_t n = r->numel - first < o->slab ? r->numel - first : o->slab, blocks = tx_sumsq_blocks(n);

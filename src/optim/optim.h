@@ -36,6 +36,10 @@ typedef struct tx_optim_range {
     float *state[TX_OPTIM_MAX_STATE]; /* at first zero */
     tx_tensor low;                    /* [numel]: the weights as layers read them, if that is not value */
     float *direction;                 /* of a matrix that is updated whole, of an optimizer with `direction`; or NULL */
+    /* where layers compute on a device: which arrays are in the host's memory all the same, as TX_FETCH_...; and
+     * whether the host updates it */
+    unsigned in_host;
+    bool host_updates;
 } tx_optim_range;
 
 /* Numbers of a range may be somewhere else until they are asked for, in the order of ranges; those of `changes` go back
@@ -120,11 +124,11 @@ double tx_optim_momentum(const tx_config *cfg);
 int tx_optim_n_state(const tx_config *cfg, const tx_client_optimizer *client);
 bool tx_optim_has_norms(const tx_config *cfg, const tx_client_optimizer *client);
 
-/* The sums and ratios of all tensors of a rank, where its ranges are, and of an optimizer whose update is in the host's
- * memory there. */
+/* The sums and ratios of all tensors of a rank, where its ranges are, and of what the host updates in its memory. */
 typedef struct tx_optim_norms {
     int n;
     int64_t *sums, *host_sums;  /* owned; [n, 2, TX_EXACT_WORDS] */
+    int64_t *seen_sums;         /* owned; the host's, of sums */
     double *ratio, *host_ratio; /* owned; [n] */
 } tx_optim_norms;
 
@@ -139,7 +143,6 @@ struct tx_optim {
     void *fetch_user;
     tx_ctx *host;                    /* borrowed: what computes norms of arrays that are in the host's memory while the
                                       * others are in a device's; NULL: there are none */
-    unsigned in_host;                /* then: which, as TX_FETCH_... */
     tx_device *device;               /* borrowed: where ranges and the next three are; NULL: the host */
     int64_t slab;                    /* elements that are summed at a time */
     double *block_sums;              /* owned; scratch of the sums over a slab */
@@ -206,7 +209,7 @@ tx_optim_step tx_optim_step_of(const tx_optim_step *s, const tx_optim_range *r);
 
 /* norms.c, where the type measures: before the update begin; some, until all ranges have been measured; sums; then the
  * caller adds these up over the ranks that share a tensor; end. Words of sums are whole numbers, so that it does not
- * show in which order they are added. With o->host all is measured there.   @sums [tensors, 2, TX_EXACT_WORDS] i64 */
+ * show in which order they are added, or whether the host or a device has.   @sums [tensors, 2, TX_EXACT_WORDS] i64 */
 tx_status tx_optim_measure_begin(tx_ctx *c, tx_optim *o);
 tx_status tx_optim_measure_some(tx_ctx *c, const tx_optim *o, const tx_optim_step *s, int first, int end);
 tx_status tx_optim_measure_sums(tx_ctx *c, tx_optim *o, tx_tensor *sums);

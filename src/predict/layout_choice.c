@@ -26,12 +26,13 @@ tx_config tx_without_layout(const tx_config *cfg)
     c.recompute_num_layers = 1;
     c.zero_stage = 0;
     c.offload_optimizer = c.offload_param = TX_OFFLOAD_NONE;
+    c.offload_optimizer_ratio = 1;
     c.given.tensor_model_parallel_size = c.given.pipeline_model_parallel_size = false;
     c.given.num_layers_per_virtual_pipeline_stage = c.given.sequence_parallel = c.given.partition_activations = false;
     c.given.contiguous_checkpointing = c.given.checkpoint_in_cpu = c.given.recompute_activations = false;
     c.given.checkpoint_activations = c.given.use_distributed_optimizer = c.given.recompute_granularity = false;
     c.given.recompute_method = c.given.recompute_num_layers = c.given.zero_stage = false;
-    c.given.offload_optimizer = c.given.offload_param = false;
+    c.given.offload_optimizer = c.given.offload_param = c.given.offload_optimizer_ratio = false;
     return c;
 }
 

@@ -201,6 +201,7 @@ static void write_flags(const search *s, const candidate *c, char text[TX_FIT_FL
             (long long)(layers_of_chunk(s, &c->on) / 2));
     if (c->work.divided) add(&f, "--partition-activations");
     add_place(&f, "offload-optimizer", c->state.optimizer, cfg->offload_optimizer_nvme_path);
+    if (c->state.optimizer != IN_PLACE && cfg->offload_optimizer_ratio < 1) add(&f, "--offload-optimizer-ratio 1");
     add_place(&f, "offload-param", c->state.params, cfg->offload_param_nvme_path);
 }
 

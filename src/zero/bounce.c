@@ -3,7 +3,9 @@
  *      range         i            i + 1        i + 2
  *      copy stream   grad down .. grad down .. grad down ..  value up
  *      host                       Adam         Adam          Adam
- */
+ *
+ *  A range whose state is on the device is updated there. If its values are offloaded, the update makes them in memory
+ * of the device that one such range after the other uses, and they are copied down. */
 #include <stdint.h>
 
 #include "base/alloc.h"
@@ -24,6 +26,8 @@ typedef struct tx__bounce {
     void **values;   /* [pool buffers of values, and one for the persistent ones] pinned */
     tx_event **came; /* of these: the device has what was in it */
     int n_values;
+    void *staged;      /* of the device: values of a range that is updated there, and are offloaded; or NULL */
+    int first_here;    /* the first range that the host updates */
     uint64_t up, down; /* bytes */
 } tx__bounce;
 
@@ -82,6 +86,17 @@ static tx_status take_values(tx_zero *z, tx__bounce *b)
     return TX_OK;
 }
 
+/* Whether a range's arrays are in the host's memory, and who updates it. */
+static void tell_optim(tx_zero *z, int i)
+{
+    tx_optim_range *r = &z->range[i];
+    int master = z->dtype == TX_F32 ? TX_ARRAY_VALUE : TX_ARRAY_MASTER;
+    r->in_host = (tx_zero_in_host(z, TX_ARRAY_VALUE, i) ? TX_FETCH_VALUE : 0u) |
+                 (tx_zero_in_host(z, master, i) ? TX_FETCH_MASTER : 0u) |
+                 (tx_zero_in_host(z, TX_ARRAY_STATE, i) ? TX_FETCH_STATE : 0u);
+    r->host_updates = tx__host_updates(z, i);
+}
+
 tx_status tx__bounce_open(tx_zero *z)
 {
     tx_device *d = z->c->device;
@@ -98,10 +113,13 @@ tx_status tx__bounce_open(tx_zero *z)
     TX_TRY(tx_device_event_make(d, &b->ready));
     TX_TRY(tx_device_take_host(d, &b->gate, 3 * sizeof *b->gate, "the offloaded update"));
     z->optim.host = &b->host;
-    z->optim.in_host =
-        (tx_zero_in_host(z, TX_ARRAY_VALUE) ? TX_FETCH_VALUE : 0u) |
-        (tx_zero_in_host(z, z->dtype == TX_F32 ? TX_ARRAY_VALUE : TX_ARRAY_MASTER) ? TX_FETCH_MASTER : 0u) |
-        (tx_zero_in_host(z, TX_ARRAY_STATE) ? TX_FETCH_STATE : 0u);
+    b->first_here = z->n_ranges;
+    for (int i = z->n_ranges - 1; i >= 0; i--) {
+        tell_optim(z, i);
+        if (z->range[i].host_updates) b->first_here = i;
+    }
+    if (z->offload.staged_bytes)
+        TX_TRY(tx_device_take(d, &b->staged, z->offload.staged_bytes, false, "offloaded values that are updated"));
     return take_values(z, b);
 }
 
@@ -122,6 +140,7 @@ void tx__bounce_close(tx_zero *z)
     }
     tx_free(b->values);
     tx_free(b->came);
+    tx_device_give(d, b->staged);
     tx_device_event_free(d, b->ready);
     tx_device_give_host(d, b->gate);
     tx_ctx_deinit(&b->host);
@@ -134,7 +153,7 @@ void tx__bounce_close(tx_zero *z)
 /* What layers read, in fp32 the masters themselves, is in the device's memory. */
 static bool values_there(const tx_zero *z)
 {
-    return !tx_zero_in_host(z, TX_ARRAY_VALUE);
+    return !tx__is_offloaded(z, TX_ARRAY_VALUE);
 }
 
 /* Where layers read a range's values, and how many bytes those are. */
@@ -186,14 +205,50 @@ static tx_status update(tx_zero *z, const tx_optim_step *s, int i, const work *w
     return tx_device_record(z->c->device, p->up, TX_STREAM_COPY);
 }
 
+/* On the device, of a range whose state is there. */
+static tx_status update_there(tx_zero *z, const tx_optim_step *s, int i, const work *w)
+{
+    tx__bounce *b = z->offload.bounce;
+    tx_device *d = z->c->device;
+    tx_optim_step one = tx_optim_step_of(s, &z->range[i]);
+    tx_optim_norm norm = tx_optim_norm_of(&z->optim, &z->range[i]);
+    one.norm = &norm;
+    TX_TRY(tx_zero_fetch(z, i, w->needs, w->changes));
+    tx_optim_range r = z->range[i];
+    if (values_there(z)) return w->of(z->c, &z->optim, &r, &one);
+    size_t bytes;
+    void *kept = values_of(z, &r, &bytes);
+    if (z->dtype == TX_F32) {
+        TX_TRY(tx_device_write(d, b->staged, kept, bytes));
+        r.value = b->staged;
+        b->up += bytes;
+    } else {
+        r.low.data = b->staged;
+    }
+    TX_TRY(w->of(z->c, &z->optim, &r, &one));
+    if (!w->values || b->gate[2] == 0) return TX_OK; /* or it has changed nothing */
+    b->down += bytes;
+    return tx_device_read(d, kept, b->staged, bytes);
+}
+
+/* The first of ranges [first, end) that the host updates; they are sorted by who does. */
+static int first_of_host(const tx_zero *z, int first, int end)
+{
+    int from = z->offload.bounce->first_here;
+    return from < first ? first : from < end ? from : end;
+}
+
 static tx_status work_on(tx_zero *z, const tx_optim_step *s, int first, int end, const work *w)
 {
     tx__bounce *b = z->offload.bounce;
     tx_device *d = z->c->device;
+    int here = first_of_host(z, first, end);
     if (z->c->dry) return TX_OK;
+    /* When it is there, so are all gradients: copies need not wait for the updates that are now put into the compute
+     * stream, and the host works beside those. */
     if (first == 0) TX_TRY(tx_device_read(d, b->gate, z->optim.gate, 3 * sizeof *b->gate));
-    TX_TRY(tx_device_record(d, b->ready, TX_STREAM_COMPUTE));
-    TX_TRY(tx_device_stream_wait(d, TX_STREAM_COPY, b->ready));
+    for (; first < here; first++) TX_TRY(update_there(z, s, first, w));
+    if (first == end) return TX_OK;
     for (int i = first; i < end && i < first + N_PLACES - 1; i++) TX_TRY(down_start(z, i, w));
     for (int i = first; i < end; i++) {
         TX_TRY(update(z, s, i, w));

@@ -1,6 +1,7 @@
 /* offload.c - chunks of what is kept are read from a disk before the update, and written back after it. */
 #include "zero/offload.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,7 +18,7 @@ static bool offloads_params(const tx_zero *z)
 
 bool tx__offloads_optimizer(const tx_zero *z)
 {
-    return z->stage && z->cfg->offload_optimizer != TX_OFFLOAD_NONE;
+    return z->stage && z->cfg->offload_optimizer != TX_OFFLOAD_NONE && z->cfg->offload_optimizer_ratio > 0;
 }
 
 bool tx__offloads(const tx_zero *z)
@@ -30,6 +31,22 @@ bool tx__is_offloaded(const tx_zero *z, int array)
     if (array == TX_ARRAY_VALUE) return offloads_params(z);
     if (array == TX_ARRAY_MASTER) return tx__offloads_optimizer(z) && z->dtype != TX_F32;
     return tx__offloads_optimizer(z) && array - TX_ARRAY_STATE < z->n_state;
+}
+
+bool tx__is_offloaded_at(const tx_zero *z, int array, int64_t at)
+{
+    return tx__is_offloaded(z, array) && at >= tx__not_offloaded(z, array);
+}
+
+int64_t tx__not_offloaded(const tx_zero *z, int array)
+{
+    if (!tx__is_offloaded(z, array)) return z->flat.kept.numel;
+    return array == TX_ARRAY_VALUE ? 0 : z->offload.near[array];
+}
+
+bool tx__host_updates(const tx_zero *z, int i)
+{
+    return z->c->device && tx__offloads_optimizer(z) && z->fragment[i].at >= z->offload.near[TX_ARRAY_MASTER];
 }
 
 static tx_tier *tier_of(const tx_zero *z, int array)
@@ -61,10 +78,18 @@ int64_t tx__offload_chunk(const tx_zero *z)
     return n < TX_TIER_BLOCK ? TX_TIER_BLOCK : n / TX_TIER_BLOCK * TX_TIER_BLOCK;
 }
 
+int64_t tx__offload_chunk_end(const tx_zero *z, int k, int64_t at)
+{
+    int64_t chunk = tx__offload_chunk(z), begin = z->flat.bucket[k].at, near = z->offload.near[TX_ARRAY_MASTER];
+    if (!chunk) return INT64_MAX;
+    int64_t end = begin + ((at - begin) / chunk + 1) * chunk;
+    return at < near && near < end ? near : end;
+}
+
 /* ---- sizes ---- */
 
 /* Whole buckets of the parameters that a disk would hold and that may stay in memory. */
-static int64_t near_numel(const tx_zero *z)
+static int64_t near_params(const tx_zero *z)
 {
     int64_t n = 0;
     if (!on_disk(z, TX_ARRAY_VALUE)) return 0;
@@ -74,6 +99,16 @@ static int64_t near_numel(const tx_zero *z)
         n = end;
     }
     return n;
+}
+
+/* The state of the first elements is where it is without offload, as with DeepSpeed: the device updates these before
+ * the host has updated the others. */
+static int64_t near_state(const tx_zero *z)
+{
+    int64_t all = z->flat.kept.numel;
+    if (!tx__offloads_optimizer(z)) return all;
+    int64_t far = tx_tier_padded((int64_t)ceil((double)all * z->cfg->offload_optimizer_ratio));
+    return far < all ? all - far : 0;
 }
 
 static tx_tier_config config_of(const tx_zero *z, int first, int n_arrays, int64_t numel, const char *dir)
@@ -99,17 +134,19 @@ static tx_tier_config optimizer_config(const tx_zero *z)
     int n = 0, first = TX_ARRAY_STATE;
     for (int a = TX_N_ARRAYS - 1; a >= TX_ARRAY_MASTER; a--)
         if (tx__is_offloaded(z, a)) first = a, n++;
-    return config_of(z, first, n, z->flat.kept.numel, z->cfg->offload_optimizer_nvme_path);
+    int64_t numel = z->flat.kept.numel - z->offload.near[TX_ARRAY_MASTER];
+    return config_of(z, first, n, numel, z->cfg->offload_optimizer_nvme_path);
 }
 
 static tx_tier_config params_config(const tx_zero *z)
 {
-    return config_of(z, TX_ARRAY_VALUE, 1, z->flat.kept.numel - z->offload.near, z->cfg->offload_param_nvme_path);
+    int64_t numel = z->flat.kept.numel - z->offload.near[TX_ARRAY_VALUE];
+    return config_of(z, TX_ARRAY_VALUE, 1, numel, z->cfg->offload_param_nvme_path);
 }
 
 static tx_tier_config near_config(const tx_zero *z)
 {
-    tx_tier_config c = config_of(z, TX_ARRAY_VALUE, 1, z->offload.near, NULL);
+    tx_tier_config c = config_of(z, TX_ARRAY_VALUE, 1, z->offload.near[TX_ARRAY_VALUE], NULL);
     c.kind = TX_TIER_CPU;
     return c;
 }
@@ -129,16 +166,18 @@ void tx__offload_plan(tx_zero *z)
     size_t one = 0;
     int next = 0;
     o->current = -1;
-    o->near = near_numel(z);
     for (int a = 0; a < TX_N_ARRAYS; a++) {
+        o->near[a] = a == TX_ARRAY_VALUE ? near_params(z) : near_state(z);
         o->array[a] = !tx__is_offloaded(z, a) ? -1 : a == TX_ARRAY_VALUE ? 0 : next++;
         if (on_disk(z, a)) one += (size_t)tx__offload_chunk(z) * tx_dtype_size(dtype_of(z, a));
     }
     if (next) count_tier(z, optimizer_config(z));
-    if (offloads_params(z) && o->near < z->flat.kept.numel) count_tier(z, params_config(z));
-    if (o->near) count_tier(z, near_config(z));
+    if (offloads_params(z) && o->near[TX_ARRAY_VALUE] < z->flat.kept.numel) count_tier(z, params_config(z));
+    if (o->near[TX_ARRAY_VALUE]) count_tier(z, near_config(z));
     o->n_buffers = one ? (int)z->cfg->offload_optimizer_buffer_count : 0;
     o->buffer_bytes = (size_t)o->n_buffers * one;
+    if (z->c->device && z->train && offloads_params(z) && o->near[TX_ARRAY_MASTER])
+        o->staged_bytes = (size_t)tx__offload_chunk(z) * tx_dtype_size(z->dtype);
 }
 
 /* ---- opening ---- */
@@ -148,15 +187,17 @@ static tx_status list_chunks(tx_zero *z)
 {
     tx_offload *o = &z->offload;
     int64_t most = tx__offload_chunk(z);
-    TX_TRY(tx_alloc(&o->chunk, (size_t)(z->flat.kept.numel / most) + (size_t)z->flat.n_buckets + 1, sizeof *o->chunk,
+    TX_TRY(tx_alloc(&o->chunk, (size_t)(z->flat.kept.numel / most) + (size_t)z->flat.n_buckets + 2, sizeof *o->chunk,
                     "offloaded chunks"));
     TX_TRY(tx_alloc(&o->of_range, (size_t)z->n_ranges + 1, sizeof *o->of_range, "offloaded chunks"));
     for (int k = 0, i = 0; k < z->flat.n_buckets; k++) {
         const tx_bucket *b = &z->flat.bucket[k];
         int64_t at = b->at, end = at + tx_bucket_part(&z->flat, b);
-        for (; at < end; at += most) {
+        for (int64_t next; at < end; at = next) {
             tx_chunk *c = &o->chunk[o->n_chunks];
-            *c = (tx_chunk){ .at = at, .n = end - at < most ? end - at : most, .first = i };
+            next = tx__offload_chunk_end(z, k, at);
+            if (next > end) next = end;
+            *c = (tx_chunk){ .at = at, .n = next - at, .first = i };
             for (; i < z->n_ranges && z->fragment[i].at < at + c->n; i++) o->of_range[i] = o->n_chunks;
             c->end = i;
             o->n_chunks++;
@@ -194,10 +235,10 @@ static void point_into_memory(tx_zero *z, int i)
     tx_optim_range *r = &z->range[i];
     int64_t at = z->fragment[i].at;
     for (int a = 0; a < TX_N_ARRAYS; a++) {
-        bool near = a == TX_ARRAY_VALUE && at < o->near;
-        if (o->array[a] < 0 || (on_disk(z, a) && !near)) continue;
+        bool near = at < o->near[a];
+        if (!tx__is_offloaded_at(z, a, at) || (on_disk(z, a) && !near)) continue;
         char *x = near ? tx_tier_direct(o->params_near, 0, 0) : tx_tier_direct(tier_of(z, a), o->array[a], 0);
-        x += (size_t)at * tx_dtype_size(dtype_of(z, a));
+        x += (size_t)(near ? at : at - o->near[a]) * tx_dtype_size(dtype_of(z, a));
         tx__zero_point(z, r, a, x);
     }
 }
@@ -208,9 +249,9 @@ tx_status tx__offload_open(tx_zero *z)
     if (!tx__offloads(z)) return TX_OK;
     TX_TRY(list_chunks(z));
     if (optimizer_config(z).n_arrays) TX_TRY(open_tier(&o->optimizer, z, optimizer_config(z), "optimizer"));
-    if (offloads_params(z) && o->near < z->flat.kept.numel)
+    if (offloads_params(z) && o->near[TX_ARRAY_VALUE] < z->flat.kept.numel)
         TX_TRY(open_tier(&o->params, z, params_config(z), "parameters"));
-    if (o->near) TX_TRY(open_tier(&o->params_near, z, near_config(z), "parameters"));
+    if (o->near[TX_ARRAY_VALUE]) TX_TRY(open_tier(&o->params_near, z, near_config(z), "parameters"));
     TX_TRY(open_buffers(z));
     for (int i = 0; i < z->n_ranges; i++) point_into_memory(z, i);
     return tx__bounce_open(z);
@@ -260,7 +301,7 @@ static unsigned arrays_of(const tx_zero *z, const tx_chunk *c, unsigned what)
         bool master = a == TX_ARRAY_MASTER || (a == TX_ARRAY_VALUE && z->dtype == TX_F32);
         bool asked = (a == TX_ARRAY_VALUE && what & TX_FETCH_VALUE) || (master && what & TX_FETCH_MASTER) ||
                      (a >= TX_ARRAY_STATE && what & TX_FETCH_STATE);
-        if (asked && on_disk(z, a) && !(a == TX_ARRAY_VALUE && c->at < z->offload.near)) arrays |= bit(a);
+        if (asked && on_disk(z, a) && c->at >= z->offload.near[a]) arrays |= bit(a);
     }
     return arrays;
 }
@@ -268,7 +309,7 @@ static unsigned arrays_of(const tx_zero *z, const tx_chunk *c, unsigned what)
 /* Where an array's chunk begins in its tier. */
 static int64_t place_of(const tx_zero *z, int array, const tx_chunk *c)
 {
-    return array == TX_ARRAY_VALUE ? c->at - z->offload.near : c->at;
+    return c->at - z->offload.near[array];
 }
 
 static tx_disk_buffer *buffer_of(const tx_offload *o, int chunk)
@@ -360,13 +401,13 @@ tx_status tx__offload_values_start(tx_zero *z, int bucket, void *to, tx_tier_req
     const tx_bucket *b = &z->flat.bucket[bucket];
     int64_t at = b->at, n = tx_bucket_part(&z->flat, b);
     TX_TRY(tx_zero_flush(z));
-    if (at < z->offload.near) {
+    if (at < z->offload.near[TX_ARRAY_VALUE]) {
         tx_tier_fetch_start(z->offload.params_near, 0, at, n, to, r);
         return TX_OK;
     }
     for (int i = 0; i < z->offload.n_buffers; i++) /* what the update has written must have arrived */
         TX_TRY(tx_tier_wait(&z->offload.buffer[i].request[TX_ARRAY_VALUE]));
-    tx_tier_fetch_start(z->offload.params, 0, at - z->offload.near, n, to, r);
+    tx_tier_fetch_start(z->offload.params, 0, at - z->offload.near[TX_ARRAY_VALUE], n, to, r);
     return TX_OK;
 }
 
@@ -382,9 +423,9 @@ tx_status tx__offload_move(tx_zero *z, int array, int64_t first, int64_t n, floa
         if (store) z->offload.buffer[i].chunk = -1;
     }
     TX_TRY(tx_aio_alloc(&blocks, (size_t)(end - begin) * sizeof *blocks, "a piece of a checkpoint"));
-    bool near = array == TX_ARRAY_VALUE && first < z->offload.near; /* a stretch lies in one bucket */
+    bool near = first < z->offload.near[array]; /* of parameters: a stretch lies in one bucket */
     tx_tier *t = near ? z->offload.params_near : tier_of(z, array);
-    int64_t at = array == TX_ARRAY_VALUE && !near ? begin - z->offload.near : begin;
+    int64_t at = near ? begin : begin - z->offload.near[array];
     tx_tier_fetch_start(t, z->offload.array[array], at, end - begin, blocks, &r);
     tx_status st = tx_tier_wait(&r);
     if (!st && store) {

@@ -8,7 +8,14 @@
  *  The update goes over the chunks: while one is computed, the chunks after it are read and those before it written.
  * What is offloaded is updated in the host's memory: gradients are where the sums put them, and new values are written
  * to where layers read them. Numbers in the host's memory are used where they are; those on a disk are read into a
- * buffer. */
+ * buffer.
+ *
+ *      what is kept   | state in the optimizer's own buffers  | state that is offloaded |
+ *                     0            updated where layers compute                          updated on the host
+ *                                                             ^ near: the second part is --offload-optimizer-ratio
+ *
+ *  DeepSpeed's Twin-Flow. A chunk ends there, and an update is of each element alone or goes by norms without rounding:
+ * so no ratio changes a bit of what one kind of processor computes. */
 #ifndef TX_ZERO_OFFLOAD_H
 #define TX_ZERO_OFFLOAD_H
 
@@ -30,13 +37,23 @@ tx_zero_moved tx_zero_moved_so_far(const tx_zero *z);
 
 /* ---- inside the room ---- */
 
-/* Whether anything is offloaded; the optimizer; an array. */
+/* Whether anything is offloaded; the optimizer, or some of it; an array, or some of it; and its element `at` of what is
+ * kept. */
 bool tx__offloads(const tx_zero *z);
 bool tx__offloads_optimizer(const tx_zero *z);
 bool tx__is_offloaded(const tx_zero *z, int array);
+bool tx__is_offloaded_at(const tx_zero *z, int array, int64_t at);
 
-/* Chunks end at multiples of so many elements from the begin of their bucket; 0: nothing is cut. */
+/* Elements of an array that are where they are without offload: the first ones of what is kept. */
+int64_t tx__not_offloaded(const tx_zero *z, int array);
+
+/* Whether the update of range i is the host's, while layers compute on a device. */
+bool tx__host_updates(const tx_zero *z, int i);
+
+/* Chunks have at most so many elements; 0: nothing is cut. And where the chunk ends that element `at` of bucket k is
+ * in: at a multiple of that from the begin of the bucket, or where the offloaded state begins. */
 int64_t tx__offload_chunk(const tx_zero *z);
+int64_t tx__offload_chunk_end(const tx_zero *z, int k, int64_t at);
 
 /* After the layout: what it will take. After the dry run: takes it; z's ranges are there. TX_ERR_NOMEM, TX_ERR_IO. */
 void tx__offload_plan(tx_zero *z);

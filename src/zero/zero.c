@@ -172,11 +172,19 @@ static void *element(void *flat, int64_t i, size_t size)
     return flat ? (char *)flat + (size_t)i * size : NULL;
 }
 
+/* Where an array of a fragment lies in its flat buffer: nowhere if that is offloaded. */
+static void *place_in(const tx_zero *z, int array, void *flat, bool whole, const tx_fragment *s)
+{
+    if (flat != TX_DRY_ADDRESS && tx__is_offloaded_at(z, array, s->at)) return NULL;
+    return element(flat, begin_of(z, whole, s), array == TX_ARRAY_VALUE ? tx_dtype_size(z->dtype) : sizeof(float));
+}
+
 static tx_optim_range range_of(const tx_zero *z, int i)
 {
     const tx_fragment *s = &z->fragment[i];
     const tx_param *p = &z->ps->param[s->row];
     int64_t real = tx_param_n_real(p) - s->first;
+    int masters = z->dtype == TX_F32 ? TX_ARRAY_VALUE : TX_ARRAY_MASTER;
     tx_optim_range r = { .numel = s->numel,
                          .n_real = real < 0          ? 0
                                    : real < s->numel ? real
@@ -190,13 +198,12 @@ static tx_optim_range range_of(const tx_zero *z, int i)
                          .counted = p->counted,
                          .tensor = z->norms.of_row ? z->norms.of_row[s->row] : 0,
                          .name = p->name,
-                         .value = element(z->master, begin_of(z, tx_zero_whole_masters(z), s), sizeof(float)) };
+                         .value = place_in(z, masters, z->master, tx_zero_whole_masters(z), s) };
     if (z->dtype != TX_F32)
-        r.low = tx_tensor1(element(z->value, begin_of(z, tx_zero_whole_values(z), s), tx_dtype_size(z->dtype)),
-                           z->dtype, s->numel);
+        r.low = tx_tensor1(place_in(z, TX_ARRAY_VALUE, z->value, tx_zero_whole_values(z), s), z->dtype, s->numel);
     if (!z->train) return r;
     r.grad = tx_tensor1(element(z->grad, begin_of(z, grads_whole(z), s), z->grads.size), z->grad_type, s->numel);
-    for (int k = 0; k < TX_OPTIM_MAX_STATE; k++) r.state[k] = element(z->state[k], s->at, sizeof(float));
+    for (int k = 0; k < TX_OPTIM_MAX_STATE; k++) r.state[k] = place_in(z, TX_ARRAY_STATE + k, z->state[k], false, s);
     r.direction = tx__matrices_direction(z, s);
     return r;
 }
@@ -205,12 +212,11 @@ static tx_optim_range range_of(const tx_zero *z, int i)
 static void cut_bucket(tx_zero *z, int k)
 {
     const tx_bucket *b = &z->flat.bucket[k];
-    int64_t chunk = tx__offload_chunk(z), at = b->at;
     z->first_range[k] = z->n_ranges;
     for (int i = b->first; i < b->end; i++)
         for (tx_fragment left = z->flat.kept.fragment[i]; left.numel > 0;) {
             tx_fragment fragment = left;
-            int64_t end = chunk ? at + ((left.at - at) / chunk + 1) * chunk : INT64_MAX;
+            int64_t end = tx__offload_chunk_end(z, k, left.at);
             if (fragment.numel > end - fragment.at) fragment.numel = end - fragment.at;
             z->fragment[z->n_ranges++] = fragment;
             left.first += fragment.numel;
@@ -223,7 +229,7 @@ static void cut_bucket(tx_zero *z, int k)
 static tx_status cut_fragments(tx_zero *z)
 {
     int64_t chunk = tx__offload_chunk(z);
-    size_t most = (size_t)z->flat.kept.n + (chunk ? (size_t)(z->flat.kept.numel / chunk) : 0) + 1;
+    size_t most = (size_t)z->flat.kept.n + (chunk ? (size_t)(z->flat.kept.numel / chunk) : 0) + 2;
     TX_TRY(tx_alloc(&z->fragment, most, sizeof *z->fragment, "the buckets"));
     TX_TRY(tx_alloc(&z->range, most, sizeof *z->range, "the buckets"));
     TX_TRY(tx_alloc(&z->first_range, (size_t)z->flat.n_buckets + 1, sizeof *z->first_range, "the buckets"));
@@ -341,9 +347,10 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args 
     z->value = z->persistent = z->master = z->grad = TX_DRY_ADDRESS;
     for (int k = 0; k < TX_OPTIM_MAX_STATE; k++) z->state[k] = TX_DRY_ADDRESS;
     tx_status st;
-    if (a->train && a->optimizer && c->device && !tx__offloads_optimizer(z))
+    if (a->train && a->optimizer && c->device && !(tx__offloads_optimizer(z) && cfg->offload_optimizer_ratio >= 1))
         return TX_FAIL(TX_ERR_UNSUPPORTED,
-                       "the optimizer %s computes in the host's memory: on a GPU it needs --offload-optimizer",
+                       "the optimizer %s computes in the host's memory: on a GPU it needs --offload-optimizer, with an "
+                       "--offload-optimizer-ratio of 1",
                        a->optimizer->name);
     count_once(z);
     if (tx_optim_has_norms(cfg, a->optimizer) && a->train) TX_GOTO(tx__zero_norms_open(z));
@@ -371,21 +378,28 @@ out:
     return st;
 }
 
-/* Kept values and the optimizer's arrays, as far as they are in memory. */
+/* Elements of the buffer of master weights, where values are of another type. */
+static size_t master_numel(const tx_zero *z)
+{
+    bool some = tx__is_offloaded(z, TX_ARRAY_MASTER); /* of what is kept */
+    return (size_t)(some ? tx__not_offloaded(z, TX_ARRAY_MASTER) : numel_of(z, tx_zero_whole_masters(z)));
+}
+
+/* Kept values and the optimizer's arrays, as far as they are not offloaded. */
 static tx_status take_kept(tx_zero *z)
 {
-    size_t size = tx_dtype_size(z->dtype), masters = (size_t)numel_of(z, tx_zero_whole_masters(z));
+    size_t size = tx_dtype_size(z->dtype), masters = master_numel(z);
     size_t values = (size_t)numel_of(z, tx_zero_whole_values(z)) * size;
     tx_device *d = z->c->device;
     if (!tx__is_offloaded(z, TX_ARRAY_VALUE)) TX_TRY(tx_device_take(d, &z->value, values, true, "the parameters"));
     if (z->dtype == TX_F32)
         z->master = z->value;
-    else if (z->train && !tx__is_offloaded(z, TX_ARRAY_MASTER))
+    else if (z->train && masters)
         TX_TRY(tx_device_take(d, &z->master, masters * sizeof(float), false, "the master weights"));
-    for (int k = 0; k < z->n_state; k++)
-        if (!tx__is_offloaded(z, TX_ARRAY_STATE + k))
-            TX_TRY(tx_device_take(d, &z->state[k], (size_t)z->flat.kept.numel * sizeof(float), false,
-                                  "the optimizer's state"));
+    for (int k = 0; k < z->n_state; k++) {
+        size_t n = (size_t)tx__not_offloaded(z, TX_ARRAY_STATE + k);
+        if (n) TX_TRY(tx_device_take(d, &z->state[k], n * sizeof(float), false, "the optimizer's state"));
+    }
     return TX_OK;
 }
 
@@ -448,13 +462,11 @@ tx_zero_memory tx_zero_memory_of(const tx_zero *z)
 {
     size_t size = tx_dtype_size(z->dtype), state = 0;
     bool values = !tx__is_offloaded(z, TX_ARRAY_VALUE);
-    for (int k = 0; k < z->n_state; k++)
-        if (!tx__is_offloaded(z, TX_ARRAY_STATE + k)) state += (size_t)z->flat.kept.numel;
-    if (z->train && z->dtype != TX_F32 && !tx__is_offloaded(z, TX_ARRAY_MASTER))
-        state += (size_t)numel_of(z, tx_zero_whole_masters(z));
+    for (int k = 0; k < z->n_state; k++) state += (size_t)tx__not_offloaded(z, TX_ARRAY_STATE + k);
+    if (z->train && z->dtype != TX_F32) state += master_numel(z);
     return (tx_zero_memory){ .params = values ? (size_t)numel_of(z, tx_zero_whole_values(z)) * size : 0,
                              .persistent = (size_t)z->persistent_numel * size,
-                             .gathered = tx__pool_bytes(&z->values),
+                             .gathered = tx__pool_bytes(&z->values) + z->offload.staged_bytes,
                              .grads = z->train ? (size_t)numel_of(z, grads_whole(z)) * z->grads.size : 0,
                              .buckets = tx__pool_bytes(&z->grads) + tx__pool_bytes(&z->sums) + tx__pool_bytes(&z->work),
                              .matrices = tx__matrices_bytes(z),

@@ -46,7 +46,8 @@
 
 /* Bytes, by what they are for. */
 typedef struct tx_zero_memory {
-    size_t params, persistent, gathered; /* kept values; persistent ones; the pool that the others are gathered in */
+    size_t params, persistent, gathered; /* kept values; persistent ones; the pool that the others are gathered in, and
+                                          * memory that offloaded ones are updated in */
     size_t grads, buckets;               /* kept gradients; the pools of those that are not summed yet */
     size_t optimizer;                    /* master weights and state */
     size_t matrices;                     /* what updates of whole matrices work in */
@@ -107,8 +108,11 @@ tx_status tx_zero_see_master(tx_zero *z, int i, const float **x, float *room);
 /* Whether this rank is the first of all that have a parameter. */
 bool tx_zero_first(const tx_zero *z, const tx_param *p);
 
-/* Whether the host sees an array in place. */
-bool tx_zero_in_host(const tx_zero *z, int array);
+/* Whether the host sees an array of range i in place. */
+bool tx_zero_in_host(const tx_zero *z, int array, int i);
+
+/* All masters side by side, in a device's memory where there is one; NULL: some are offloaded. */
+float *tx_zero_masters(const tx_zero *z);
 
 /* The masters of what this rank keeps of a row of the table, out of x or into it. After stores: tx_zero_step, where all
  * gradients of the row are 0, or tx_zero_publish.   @x [numel of the row] */

@@ -6,15 +6,20 @@
 #include "base/half.h"
 #include "zero/zero.h"
 
-bool tx_zero_in_host(const tx_zero *z, int array)
-{
-    return !z->c->device || tx__is_offloaded(z, array);
-}
-
-/* The array that range's `value` is of, and `low`. */
+/* The array that a range's `value` is of. */
 static int masters(const tx_zero *z)
 {
     return z->dtype == TX_F32 ? TX_ARRAY_VALUE : TX_ARRAY_MASTER;
+}
+
+bool tx_zero_in_host(const tx_zero *z, int array, int i)
+{
+    return !z->c->device || tx__is_offloaded_at(z, array, z->fragment[i].at);
+}
+
+float *tx_zero_masters(const tx_zero *z)
+{
+    return tx__is_offloaded(z, masters(z)) ? NULL : z->master;
 }
 
 /* Room for the numbers of any range, where the host does not see them. */
@@ -27,10 +32,11 @@ static tx_status take_room(const tx_zero *z, float **room)
     return z->c->device ? tx_alloc(room, (size_t)most + 1, sizeof **room, "a tensor's numbers") : TX_OK;
 }
 
-/* Numbers of the host into one of a range's arrays. */
-static tx_status write_numbers(const tx_zero *z, int array, void *to, const void *from, size_t bytes)
+/* Numbers of the host into one of range i's arrays. */
+static tx_status write_numbers(const tx_zero *z, int array, int i, void *to, const void *from)
 {
-    if (!tx_zero_in_host(z, array)) return tx_device_write(z->c->device, to, from, bytes);
+    size_t bytes = (size_t)z->range[i].numel * (array == TX_ARRAY_VALUE ? tx_dtype_size(z->dtype) : sizeof(float));
+    if (!tx_zero_in_host(z, array, i)) return tx_device_write(z->c->device, to, from, bytes);
     if (to != from) memcpy(to, from, bytes);
     return TX_OK;
 }
@@ -60,7 +66,7 @@ tx_status tx_zero_see_master(tx_zero *z, int i, const float **x, float *room)
     const tx_optim_range *r = &z->range[i];
     TX_TRY(tx_zero_fetch(z, i, TX_FETCH_MASTER, 0));
     *x = r->value;
-    if (tx_zero_in_host(z, masters(z))) return TX_OK;
+    if (tx_zero_in_host(z, masters(z), i)) return TX_OK;
     *x = room;
     return tx_device_read(z->c->device, room, r->value, (size_t)r->numel * sizeof *room);
 }
@@ -73,9 +79,9 @@ tx_status tx_zero_init(tx_zero *z, uint64_t seed, tx_init_method method)
     for (int i = 0; i < z->n_ranges; i++) {
         const tx_fragment *s = &z->fragment[i];
         TX_GOTO(tx_zero_fetch(z, i, TX_FETCH_MASTER, TX_FETCH_MASTER));
-        float *x = tx_zero_in_host(z, masters(z)) ? z->range[i].value : room;
+        float *x = tx_zero_in_host(z, masters(z), i) ? z->range[i].value : room;
         tx_param_init(&z->ps->param[s->row], x, s->first, s->numel, seed, method);
-        TX_GOTO(write_numbers(z, masters(z), z->range[i].value, x, (size_t)s->numel * sizeof *x));
+        TX_GOTO(write_numbers(z, masters(z), i, z->range[i].value, x));
     }
     st = tx_zero_publish(z);
 out:
@@ -89,7 +95,7 @@ tx_status tx_zero_store_row(tx_zero *z, int row, const float *x)
         const tx_fragment *s = &z->fragment[i];
         if (s->row != row) continue;
         TX_TRY(tx_zero_fetch(z, i, TX_FETCH_MASTER, TX_FETCH_MASTER));
-        TX_TRY(write_numbers(z, masters(z), z->range[i].value, x + s->first, (size_t)s->numel * sizeof *x));
+        TX_TRY(write_numbers(z, masters(z), i, z->range[i].value, x + s->first));
     }
     return tx_zero_flush(z);
 }
@@ -106,12 +112,13 @@ tx_status tx_zero_load_row(tx_zero *z, int row, float *x)
     return TX_OK;
 }
 
-/* fp32 numbers of the host into the values of a range. */
-static tx_status write_low(const tx_zero *z, const tx_optim_range *r, const float *from, float *room)
+/* fp32 numbers of the host into the values of range i. */
+static tx_status write_low(const tx_zero *z, int i, const float *from, float *room)
 {
-    void *to = tx_zero_in_host(z, TX_ARRAY_VALUE) ? r->low.data : room;
+    const tx_optim_range *r = &z->range[i];
+    void *to = tx_zero_in_host(z, TX_ARRAY_VALUE, i) ? r->low.data : room;
     tx_params_round(to, z->dtype, from, r->numel);
-    return write_numbers(z, TX_ARRAY_VALUE, r->low.data, to, (size_t)r->numel * tx_dtype_size(z->dtype));
+    return write_numbers(z, TX_ARRAY_VALUE, i, r->low.data, to);
 }
 
 tx_status tx_zero_set_weights(tx_zero *z, const float *whole)
@@ -125,9 +132,9 @@ tx_status tx_zero_set_weights(tx_zero *z, const float *whole)
         const float *from = whole + z->ps->param[s->row].offset + s->first;
         TX_GOTO(tx_zero_fetch(z, i, TX_FETCH_MASTER, TX_FETCH_MASTER));
         if (r->value)
-            TX_GOTO(write_numbers(z, masters(z), r->value, from, (size_t)s->numel * sizeof *from));
+            TX_GOTO(write_numbers(z, masters(z), i, r->value, from));
         else
-            TX_GOTO(write_low(z, r, from, room));
+            TX_GOTO(write_low(z, i, from, room));
     }
     st = tx_zero_publish(z);
 out:
@@ -140,8 +147,8 @@ static tx_status round_range(tx_zero *z, int i, float *room)
 {
     const tx_optim_range *r = &z->range[i];
     TX_TRY(tx_zero_fetch(z, i, TX_FETCH_MASTER | TX_FETCH_VALUE, TX_FETCH_VALUE));
-    if (tx_zero_in_host(z, TX_ARRAY_MASTER)) return write_low(z, r, r->value, room);
-    if (!tx_zero_in_host(z, TX_ARRAY_VALUE)) {
+    if (tx_zero_in_host(z, TX_ARRAY_MASTER, i)) return write_low(z, i, r->value, room);
+    if (!tx_zero_in_host(z, TX_ARRAY_VALUE, i)) {
         TX_RUN(z->c, cast, .y = r->low, .x = tx_tensor1(r->value, TX_F32, r->numel));
         return TX_OK;
     }
@@ -174,8 +181,8 @@ static float *numbers_of(const tx_zero *z, int i, int array)
     return array >= TX_ARRAY_STATE ? r->state[array - TX_ARRAY_STATE] : r->value;
 }
 
-/* tx_zero_move of an array in the device's memory. */
-static tx_status move_of_device(tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store)
+/* tx_zero_move of what is not offloaded. */
+static tx_status move_of_ranges(tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store)
 {
     for (int i = 0; i < z->n_ranges; i++) {
         const tx_fragment *s = &z->fragment[i];
@@ -192,6 +199,9 @@ static tx_status move_of_device(tx_zero *z, int array, int64_t first, int64_t n,
 
 tx_status tx_zero_move(tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store)
 {
-    if (tx__is_offloaded(z, array)) return tx__offload_move(z, array, first, n, x, store);
-    return move_of_device(z, array, first, n, x, store);
+    if (!tx__is_offloaded(z, array)) return move_of_ranges(z, array, first, n, x, store);
+    int64_t near = array == TX_ARRAY_VALUE ? 0 : z->offload.near[array] - first;
+    near = near < 0 ? 0 : near < n ? near : n;
+    if (near) TX_TRY(move_of_ranges(z, array, first, near, x, store));
+    return near < n ? tx__offload_move(z, array, first + near, n - near, x + near, store) : TX_OK;
 }

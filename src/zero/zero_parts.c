@@ -18,9 +18,10 @@ int tx_zero_parts(const tx_zero *z, bool with_optim, tx_zero_part part[TX_ZERO_M
     int n = 1 + (with_optim && type ? type->n_state : 0);
     for (int i = 0; i < n; i++) {
         float *flat = i ? z->state[i - 1] : z->master;
+        bool in_place = !z->c->device && !tx__is_offloaded(z, array_of(z, i));
         part[i] = (tx_zero_part){ .name = i ? type->state_name[i - 1] : NULL,
                                   .kept = i || z->train || z->master,
-                                  .flat = tx_zero_in_host(z, array_of(z, i)) ? flat : NULL,
+                                  .flat = in_place ? flat : NULL,
                                   .whole = !i && tx_zero_whole_masters(z) };
     }
     return n;
@@ -49,6 +50,15 @@ static tx_replica hashed(const tx_replica *before, const void *x, size_t bytes)
     return (tx_replica){ true, XXH3_64bits_withSeed(x, bytes, before->hash) };
 }
 
+/* Block by block: where a fragment is cut into ranges does not show. The two ends of a pipeline, which have the same
+ * matrix and divide it alike, may offload other parts of it. */
+static tx_replica hashed_blocks(tx_replica before, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += TX_PARAM_ALIGN)
+        before = hashed(&before, x + i, (size_t)(n - i < TX_PARAM_ALIGN ? n - i : TX_PARAM_ALIGN) * sizeof *x);
+    return before;
+}
+
 tx_status tx_zero_hash_masters(tx_zero *z, tx_replica *row)
 {
     float *room = NULL;
@@ -58,7 +68,7 @@ tx_status tx_zero_hash_masters(tx_zero *z, tx_replica *row)
     for (int i = 0; i < z->n_ranges; i++) {
         tx_replica *r = &row[z->fragment[i].row];
         TX_GOTO(tx_zero_see_master(z, i, &x, room));
-        *r = hashed(r, x, (size_t)z->range[i].n_real * sizeof *x);
+        *r = hashed_blocks(*r, x, z->range[i].n_real);
     }
 out:
     tx_free(room);

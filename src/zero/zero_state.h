@@ -32,7 +32,8 @@ typedef struct tx_disk_buffer {
 typedef struct tx_offload {
     tx_tier *optimizer, *params, *params_near; /* NULL: not offloaded; the last: of params what stays in memory */
     int array[TX_N_ARRAYS];                    /* its number in its tier; -1: not offloaded */
-    int64_t near; /* elements of params_near, the first ones of what is kept (--offload-param-max-in-cpu) */
+    int64_t near[TX_N_ARRAYS]; /* so many elements, the first ones of what is kept, are not in that tier, but of params
+                                * in params_near, and of the optimizer where they are without offload */
     tx_chunk *chunk;
     int n_chunks;
     int *of_range;
@@ -41,6 +42,7 @@ typedef struct tx_offload {
     int current;                     /* the chunk that ranges point into, or -1 */
     struct tx__bounce *bounce;       /* bounce.c's, where layers compute on a device */
     size_t host, nvme, buffer_bytes; /* bytes: of a plan, or taken */
+    size_t staged_bytes; /* of a device: offloaded values of a range are updated there, whose state is not offloaded */
 } tx_offload;
 
 /* ---- the state of a step ---- */

@@ -64,6 +64,21 @@ trains zero3 2e-4 --zero-stage 3 --offload-optimizer cpu --offload-param cpu
 trains halves 2e-2 --bf16 --grad-dtype bf16 --zero-stage 1 --offload-optimizer cpu
 trains nvme 2e-2 --bf16 --zero-stage 3 --offload-optimizer nvme --offload-optimizer-nvme-path files --offload-param nvme \
     --offload-param-nvme-path files
+trains some 2e-4 --zero-stage 2 --offload-optimizer cpu --offload-optimizer-ratio 0.4
+trains some-norms 2e-4 --optimizer lamb --zero-stage 1 --offload-optimizer cpu --offload-optimizer-ratio 0.4
+trains params 2e-4 --zero-stage 3 --offload-param cpu
+trains params-some 2e-2 --bf16 --optimizer lamb --zero-stage 3 --offload-param nvme --offload-param-nvme-path files \
+    --offload-optimizer cpu --offload-optimizer-ratio 0.5
+# part of the state is offloaded: of the moved gradients that part alone
+down() { sed -nE 's/^iteration 2: offload: ([0-9]+) bytes .*to the device ([0-9]+), from it ([0-9]+)$/\1 \2 \3/p' out; }
+ok "${run[@]}" --device gpu --bf16 --zero-stage 1 --offload-optimizer cpu --log-level debug
+read -r all_host all_up all_down <<<"$(down)"
+ok "${run[@]}" --device gpu --bf16 --zero-stage 1 --offload-optimizer cpu --offload-optimizer-ratio 0.4 --log-level debug
+read -r host up down <<<"$(down)"
+for pair in "$host $all_host" "$up $all_up" "$down $all_down"; do
+    read -r part all <<<"$pair"
+    [ "${part:-0}" -gt $((all * 39 / 100)) ] && [ "$part" -lt $((all * 50 / 100)) ] || die "of $all bytes $part are offloaded or moved, not 40 %"
+done
 
 # more than the GPU has: refused before anything is taken, with what makes it fit; what is offloaded is not on the GPU
 large=("${run[@]}" --device gpu --num-layers 8 --hidden-size 256)

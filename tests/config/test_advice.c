@@ -255,6 +255,7 @@ static void draw_options(line *l)
     if (one_in(4)) set_number(l, "zero-stage", draw(0, 3));
     if (one_in(12)) set(l, "use-distributed-optimizer", "");
     if (one_in(12)) set(l, "offload-optimizer", "cpu");
+    if (one_in(24)) set(l, "offload-optimizer-ratio", "0.5");
     if (one_in(16)) set(l, "offload-param", "cpu");
     if (one_in(20)) set_number(l, "aio-block-size", draw(4096, 100000));
     if (one_in(20) && strcmp(l->command, "plan")) set(l, "eval-tasks", "text=f");

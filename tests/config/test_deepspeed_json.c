@@ -166,6 +166,9 @@ static const struct set {
       "/x" },
     { "{\"zero_optimization\": {\"offload_optimizer\": {\"buffer_count\": 8}}}", "offload_optimizer_buffer_count",
       "8" },
+    { "{\"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 0.25}}}",
+      "offload_optimizer_ratio", "0.25" },
+    { "{\"zero_optimization\": {\"offload_optimizer\": {\"ratio\": 1.0}}}", "offload_optimizer_ratio", "1.0" },
     { "{\"checkpoint\": {\"load_universal\": true}}", "universal_checkpoint", "True" },
     { "{\"aio\": {\"block_size\": 8192}}", "aio_block_size", "8192" },
     { "{\"aio\": {\"queue_depth\": 32}}", "aio_queue_depth", "32" },
@@ -321,7 +324,6 @@ static void what_is_not_used_says_so(void **state)
         { "{\"amp\": {\"enabled\": false, \"opt_level\": \"O1\"}}", "amp: accepted, without effect here: " },
         { "{\"comms_logger\": {\"enabled\": true, \"verbose\": false}}", "comms_logger: accepted, without effect" },
         { "{\"zero_optimization\": {\"mics_shard_size\": -1}}", "mics_shard_size: accepted, without effect" },
-        { "{\"zero_optimization\": {\"offload_optimizer\": {\"ratio\": 1.0}}}", "ratio: accepted, without effect" },
         { "{\"checkpoint\": {\"parallel_write\": {\"pipeline_stage\": true}}}", "checkpoint.parallel_write: accepted" },
         { "{\"zero_optimization\": {\"cpu_offload\": false}}",
           "Config parameter cpu_offload is deprecated use offload_optimizer" },
@@ -460,6 +462,15 @@ static const struct wrong {
       "ds.json: line 1, column 42: zero_optimization.offload_param.device: --offload-param disk is unknown; allowed: "
       "one "
       "of none, cpu, nvme" },
+    { GOOD, "{\"zero_optimization\": {\"stage\": 1, \"offload_optimizer\": {\"device\": \"cpu\",\n\"ratio\": 1.5}}}",
+      "ds.json: line 2, column 1: zero_optimization.offload_optimizer.ratio: --offload-optimizer-ratio 1.5 is too "
+      "large; allowed: at most 1" },
+    { GOOD, "{\"zero_optimization\": {\"stage\": 1, \"offload_optimizer\": {\"ratio\": -0.5}}}",
+      "ds.json: line 1, column 58: zero_optimization.offload_optimizer.ratio: --offload-optimizer-ratio -0.5 is too "
+      "small; allowed: 0 to 1" },
+    { GOOD, "{\"zero_optimization\": {\"offload_optimizer\": {\"ratio\": \"half\"}}}",
+      "ds.json: line 1, column 46: zero_optimization.offload_optimizer.ratio is \"half\", a string; it takes a "
+      "number" },
     { GOOD, "{\"fp16\": {\"enabled\": true, \"initial_scale_power\": 1000}}",
       "ds.json: line 1, column 28: fp16.initial_scale_power is 1000; it takes a whole number up to 126" },
     { GOOD, "{\"train_batch_size\": 0}",
@@ -606,6 +617,12 @@ static const struct wrong {
       "them there is --offload-optimizer; try --zero-stage 3\n"
       "--zero-stage is here zero_optimization.stage, in ds.json, line 1, column 24\n"
       "--offload-param is here zero_optimization.offload_param.device, in ds.json, line 1, column 54" },
+    { GOOD, "{\"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"none\",\n \"ratio\": 0.3}}}",
+      "--offload-optimizer-ratio 0.3 is the part of the state that is offloaded by --offload-optimizer cpu or nvme, "
+      "and "
+      "it is none; try without --offload-optimizer-ratio\n"
+      "--offload-optimizer is here zero_optimization.offload_optimizer.device, in ds.json, line 1, column 58\n"
+      "--offload-optimizer-ratio is here zero_optimization.offload_optimizer.ratio, in ds.json, line 2, column 2" },
 };
 
 static void what_is_wrong_is_named(void **state)

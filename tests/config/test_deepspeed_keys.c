@@ -65,7 +65,8 @@ static void newer_keys_are_refused_where_they_change_something(void **state)
     refuses(GOOD, "{\"bf16\": {\"bf16_optimizer_states\": true}}", "the optimizer's state is fp32");
     refuses(GOOD, "{\"zero_optimization\": {\"zenflow\": {\"topk_ratio\": 0.1}}}",
             "zero_optimization.zenflow: all gradients are applied in every step");
-    refuses(GOOD, "{\"zero_optimization\": {\"offload_optimizer\": {\"super_offload\": true}}}", "or nothing");
+    refuses(GOOD, "{\"zero_optimization\": {\"offload_optimizer\": {\"super_offload\": true}}}",
+            "begins after backward");
     refuses(GOOD, "{\"gradient_allreduce_op\": \"sum\"}", "only mean is built");
     refuses(GOOD, "{\"expert_parallel\": {\"enabled\": true}}", "give --moe-expert-parallel-size");
     refuses(GOOD, "{\"data_types\": {\"param_dtype\": \"bf16\"}}", "leave the key out");

@@ -202,6 +202,11 @@ static const struct broken {
       "--offload-optimizer cpu needs a --zero-stage of 1 or more, with one data-parallel rank, too; try --zero-stage 1 "
       "or 2" },
     { "plan", GOOD W(4) "--offload-optimizer cpu --use-distributed-optimizer", NULL, NULL },
+    { "plan", GOOD W(4) "--zero-stage 2 --offload-optimizer cpu --offload-optimizer-ratio 0.3", NULL, NULL },
+    { "plan", GOOD W(4) "--zero-stage 2 --optimizer-offload-fraction 0.3", NULL,
+      "--offload-optimizer-ratio 0.3 is the part of the state that is offloaded by --offload-optimizer cpu or nvme, "
+      "and "
+      "it is none; try without --offload-optimizer-ratio" },
     { "plan", GOOD W(4) "--zero-stage 2 --remote-device cpu", NULL,
       "--offload-param cpu needs --zero-stage 3, not 2: at lower stages every parameter is in use all the time; with "
       "them there is --offload-optimizer; try --zero-stage 3" },

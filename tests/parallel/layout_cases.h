@@ -137,6 +137,7 @@ static const axis_choice optimizer_choices[] = {
 /* Who keeps it: ZeRO's run alone has these flags. A path in them is a folder for files. */
 #define TO_CPU    "--offload-optimizer cpu"
 #define TO_FILES  "--offload-optimizer nvme --offload-optimizer-nvme-path @"
+#define RATIO     " --offload-optimizer-ratio "
 #define NONE_STAY "--zero-param-persistence-threshold 0"
 static const axis_choice stage_choices[] = {
     { "stage0", "" },
@@ -149,8 +150,11 @@ static const axis_choice offload_choices[] = {
     { "-", "" },
     { "cpu", TO_CPU },
     { "nvme", TO_FILES },
+    { "some-cpu", TO_CPU RATIO "0.3" },
+    { "most-nvme", TO_FILES RATIO "0.7" },
     { "params-cpu", TO_CPU " --offload-param cpu" },
     { "params-nvme", TO_FILES " --offload-param nvme --offload-param-nvme-path @" },
+    { "params-some", TO_CPU RATIO "0.4 --offload-param nvme --offload-param-nvme-path @" },
 };
 static const axis_choice buckets_choices[] = {
     { "-", "" },
@@ -243,7 +247,8 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == SCHEDULE && b == LAYERS && k) return i != INTERLEAVED;
     if (a == SCHEDULE && b == MICRO && k) return i != INTERLEAVED;
     if (a == RAMP && b == MICRO && k) return !i;
-    if (a == STAGE && (b == OFFLOAD || b == BUCKETS) && k) return i > 0 && (b != OFFLOAD || k < 3 || i >= 3);
+    if (a == STAGE && b == BUCKETS && k) return i > 0;
+    if (a == STAGE && b == OFFLOAD && k) return i >= 3 || (i > 0 && !strstr(offload_choices[k].flags, "-param "));
     if (a == STAGE && b == STAYS && k) return i >= 3;
     if (a == RATE && b == OPTIMIZER && k) return i != ONE_CYCLE || !strstr(optimizer_choices[k].flags, "--min-lr");
     if (a == OPTIMIZER && b == OFFLOAD && k) return !strstr(optimizer_choices[i].flags, MUON);

@@ -89,6 +89,34 @@ static void what_comes_and_goes_does_not_grow_with_layers(void **state)
     tx_config_free(b);
 }
 
+/* So much of the state is in the host's memory or on a disk, to a block of each array, and the rest is where it was. */
+static void a_ratio_is_of_the_state(void **state)
+{
+    (void)state;
+    static const double ratios[] = { 0, 0.3, 0.7, 1 };
+    for (int i = 0; i < 2 * 3 * 4 * 2; i++) {
+        char flags[256];
+        double ratio = ratios[i / 2 % 4];
+        const char *dtype = i % 2 ? "--bf16" : "";
+        bool disk = i / 8 % 2;
+        int stage = 1 + i / 16;
+        snprintf(flags, sizeof flags,
+                 "%s --zero-stage %d --world-size 2 --offload-optimizer %s "
+                 "--offload-optimizer-nvme-path D --offload-optimizer-ratio %g",
+                 dtype, stage, disk ? "nvme" : "cpu", ratio);
+        tx_run_plan plan;
+        tx_config *cfg = parsed(LAYERS, flags);
+        ASSERT_OK(tx_plan_stage(&plan, cfg, 512, 0));
+        size_t far = disk ? plan.memory.nvme : plan.memory.host, none = disk ? plan.memory.host : plan.memory.nvme;
+        size_t all = far + plan.memory.optimizer, arrays = i % 2 ? 3 : 2;
+        assert_true(all > 0 && none == 0 && (plan.memory.passing > 0) == (disk && ratio > 0));
+        double over = (double)far - ratio * (double)all;
+        if (over < -1 || over > (double)(arrays * 2048 * sizeof(float)))
+            fail_msg("%s: %zu of %zu bytes are offloaded", flags, far, all);
+        tx_config_free(cfg);
+    }
+}
+
 /* ---- runs ---- */
 
 static _Atomic size_t taken; /* bytes asked of the heap, by all ranks */
@@ -182,6 +210,7 @@ static void ranks_take_what_was_planned(void **state)
         check_run("--fp16 --grad-dtype fp16 --grad-reduce-dtype fp32 --global-batch-size 4", stage, 2);
         check_run("--grad-reduce-dtype bf16 --no-overlap-grad-reduce", stage, 2);
         check_run("", stage, 4);
+        if (stage) check_run("--bf16 --offload-optimizer cpu --offload-optimizer-ratio 0.3", stage, 2);
     }
     check_run("--bf16 --zero-quantized-weights --zero-quantized-gradients --zero-hpz-partition-size 2", 3, 4);
     check_run("--zero-quantized-weights --zero-param-persistence-threshold 0", 3, 3);
@@ -192,6 +221,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(states_are_as_the_paper_has_them),
         cmocka_unit_test(what_comes_and_goes_does_not_grow_with_layers),
+        cmocka_unit_test(a_ratio_is_of_the_state),
         cmocka_unit_test(ranks_take_what_was_planned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
