@@ -798,6 +798,12 @@ tx_status tx__check_lamb_update(const tx_lamb_update_args *a)
                   T(m), T(v), T(low), T(ratio), T(gate));
 }
 
+tx_status tx__check_root_mul(const tx_root_mul_args *a)
+{
+    if (update_fits(a->y, a->y, (tx_tensor){ 0 }) && like(a->x, a->y) && like(a->v, a->y)) return TX_OK;
+    return REFUSE("root_mul", "y, x and v of one shape, fp32; contiguous", T(y), T(x), T(v));
+}
+
 static int64_t sign_words(tx_tensor x)
 {
     return (tx_numel(x) + 31) / 32;

@@ -369,6 +369,14 @@ typedef struct tx_blend_args {
     bool only_go; /* the gate's factor is not read */
 } tx_blend_args;
 
+/* root_mul: y = x (sqrt(v) + eps), which takes back what Adam divides by. */
+typedef struct tx_root_mul_args {
+    tx_tensor y; /* any shape, contiguous, out; fp32 or fp64. It may be x's memory */
+    tx_tensor x; /* as y */
+    tx_tensor v; /* as y */
+    double eps;
+} tx_root_mul_args;
+
 /* ---- compressed sums (zero/compressed.h): of a number its sign, and of all numbers one size ---- */
 
 /* sign_pack: bits of x, 32 in a word, the first one lowest: 1 where x >= 0, and 0 behind the last one. x becomes what

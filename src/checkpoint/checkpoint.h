@@ -70,12 +70,13 @@ typedef struct tx_ckpt_state {
 
 #define TX_CKPT_MODEL "model" /* the part that is the model's weights */
 
-/* Parts whose names end so ("server_error", "worker_error_3" with a rank behind it) are no optimizer's state, but what
- * compressed sums have left out: a run may go on without them. */
-#define TX_CKPT_ERROR "_error"
+/* Parts whose names begin so ("server_error", "worker_error_3" with a rank behind it) are no optimizer's state, but
+ * what a rank has of its own, such as what compressed sums have left out: a run may go on without them. */
+#define TX_CKPT_SERVER "server_"
+#define TX_CKPT_WORKER "worker_"
 
 enum {
-    TX_CKPT_MAX_PARTS = 20 /* the weights, two of an optimizer, 17 of compression (zero/compressed.h) */,
+    TX_CKPT_MAX_PARTS = 54 /* the weights, four of an optimizer, 3 of each of 16 ranks, and one (zero/compressed.h) */,
     TX_CKPT_WINDOW = 1 << 20
 };
 

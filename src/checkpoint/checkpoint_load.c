@@ -423,10 +423,10 @@ static tx_status has_part(const tx_checkpoint *c, const char *name)
                    c->path, what, name, other ? ", or the --optimizer it was saved with" : "");
 }
 
-static bool is_error(const tx__saved *s)
+static bool is_of_rank(const tx__saved *s)
 {
-    const char *at = strstr(s->name, TX_CKPT_ERROR);
-    return at && at < s->name + strcspn(s->name, ".");
+    return !strncmp(s->name, TX_CKPT_WORKER, strlen(TX_CKPT_WORKER)) ||
+           !strncmp(s->name, TX_CKPT_SERVER, strlen(TX_CKPT_SERVER));
 }
 
 /* An optimizer's state is all that there is beside the weights: another's may have the same names and more. */
@@ -434,7 +434,7 @@ static tx_status has_no_others(const tx_checkpoint *c, const tx_ckpt_part *part,
 {
     for (size_t i = 0; i < c->m.n_saved; i++) {
         const tx__saved *s = &c->m.saved[i];
-        bool known = is_of_group(s, TX_CKPT_MODEL) || is_error(s);
+        bool known = is_of_group(s, TX_CKPT_MODEL) || is_of_rank(s);
         for (int k = 0; k < n_parts; k++) known = known || is_of_group(s, part[k].name);
         if (!known)
             return TX_FAIL(TX_ERR_NOTFOUND,

@@ -398,7 +398,7 @@ static tx_status convert_adam_w_mode(reading *r, const json_t *value)
 static tx_status convert_bias_correction(reading *r, const json_t *value)
 {
     const bool lamb = params_of(r) == TX_OPTIMIZER_LAMB;
-    if (params_of(r) == TX_OPTIMIZER_ONEBIT_ADAM) return TX_OK; /* its class does not read it */
+    if (tx_optimizer_traits(params_of(r)) & TX_OPTIMIZER_COMPRESSED) return TX_OK; /* their classes do not read it */
     if (lamb && !json_is_true(value)) return put(r, "lamb-bias-correction", "none", true);
     if (!lamb && !json_is_true(value))
         wrong(r, "%s is false, and only true is built: Adam corrects its moments", r->key);

@@ -309,6 +309,10 @@ static void rule_updates_are_of_their_optimizer(const tx__check *k)
                 { "lamb-min-coeff", k->g->lamb_min_coeff, TX_OPTIMIZER_LAMB },
                 { "lamb-bias-correction", k->g->lamb_bias_correction, TX_OPTIMIZER_LAMB },
                 { "onebit-freeze-step", k->g->onebit_freeze_step, TX_OPTIMIZER_ONEBIT_ADAM },
+                { "var-freeze-step", k->g->var_freeze_step, TX_OPTIMIZER_ZEROONE_ADAM },
+                { "var-update-scaler", k->g->var_update_scaler, TX_OPTIMIZER_ZEROONE_ADAM },
+                { "local-step-scaler", k->g->local_step_scaler, TX_OPTIMIZER_ZEROONE_ADAM },
+                { "local-step-clipper", k->g->local_step_clipper, TX_OPTIMIZER_ZEROONE_ADAM },
                 { "lamb-eps-inside-sqrt", c->lamb_eps_inside_sqrt, TX_OPTIMIZER_LAMB } };
     if (k->bad->optimizer) return;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

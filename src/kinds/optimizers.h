@@ -44,6 +44,10 @@ enum {
       TX_OPTIMIZER_BETAS | TX_OPTIMIZER_MATRICES)                                                                   \
     X(TX_OPTIMIZER_ONEBIT_ADAM, "onebitadam", tx_optim_onebit_adam, "OneBitAdam", NULL,                             \
       "freeze_step|cuda_aware|comm_backend_name|betas|eps|bias_correction|amsgrad",                                 \
+      TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_COMPRESSED)                                          \
+    X(TX_OPTIMIZER_ZEROONE_ADAM, "zerooneadam", tx_optim_zeroone_adam, "ZeroOneAdam", NULL,                         \
+      "var_freeze_step|var_update_scaler|local_step_scaler|local_step_clipper|cuda_aware|comm_backend_name|betas|"  \
+      "eps|bias_correction|eps_inside_sqrt|amsgrad",                                                                \
       TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_COMPRESSED)
 
 #define TX_OPTIMIZERS_HELP \
@@ -52,7 +56,8 @@ enum {
     "decay; adagrad: divided by the root of the sum of all squares so far, with weight decay as part of the gradient; "      \
     "lamb: Adam's direction with weight decay, for each tensor scaled by the norm of its weights over the direction's; " \
     "muon: matrices of layers by momentum that is made orthogonal, all else by adam, with --lr for both; " \
-    "onebitadam: Adam that after --onebit-freeze-step sends signs in place of gradients."
+    "onebitadam: Adam that after --onebit-freeze-step sends signs in place of gradients; zerooneadam: Adam that sends " \
+    "signs in place of gradients in more and more updates, and after --var-freeze-step in some only."
 
 TX_KIND(optimizer_kind, TX_OPTIMIZERS)
 

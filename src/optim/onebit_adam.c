@@ -9,6 +9,8 @@
  *                                    p -= lr (m / (sqrt(v) + eps) + weight_decay p) */
 #include "optim/optim.h"
 
+#include <stdio.h>
+
 enum { FIRST = 1 };
 
 /* As after so many updates that there is nothing to correct. */
@@ -19,10 +21,27 @@ static tx_tensor flat(float *x, const tx_optim_range *r)
     return tx_tensor1(x, TX_F32, r->numel);
 }
 
-static bool compresses(const tx_optim *o)
+static int64_t last_before_freeze(const tx_optim *o)
 {
     int64_t freeze = o->cfg->onebit_freeze_step;
-    return o->t >= (freeze > FIRST ? freeze : FIRST + 1);
+    return freeze > FIRST ? freeze : FIRST + 1;
+}
+
+static tx_optim_signs signs(const tx_optim *o)
+{
+    bool frozen = o->t >= last_before_freeze(o);
+    return (tx_optim_signs){ .own = frozen, .averages = frozen, .left_out = frozen };
+}
+
+static void tell(const tx_optim *o, char line[TX_OPTIM_LINE])
+{
+    *line = 0;
+    if (o->t == last_before_freeze(o))
+        snprintf(
+            line, TX_OPTIM_LINE,
+            "update %lld was the last of --onebit-freeze-step: averages of squares stay as they are, and gradients "
+            "are not summed but sent as signs from the next one on",
+            (long long)o->t);
 }
 
 static tx_status direction(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s)
@@ -39,7 +58,7 @@ static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, con
         .eps = o->cfg->adam_eps, .weight_decay = s->weight_decay, .correct1 = 1, .correct2 = 1
     };
     if (s->t == FIRST && !c->dry) return TX_OK;
-    if (compresses(o))
+    if (signs(o).own)
         TX_RUN(c, lamb_update, .p = flat(r->value, r), .m = flat(r->state[0], r), .v = flat(r->state[1], r),
                .low = r->low, .rule = rule, .lr = s->lr, .gate = s->gate);
     else
@@ -62,4 +81,5 @@ const tx_optim_type tx_optim_onebit_adam = { .n_state = 2,
                                              .eps = offsetof(tx_config, adam_eps),
                                              .step = step,
                                              .direction = direction,
-                                             .compresses = compresses };
+                                             .signs = signs,
+                                             .tell = tell };

@@ -373,6 +373,36 @@ tx_optim_step tx_optim_step_of(const tx_optim_step *s, const tx_optim_range *r)
     return one;
 }
 
+/* ---- sums that are sent as signs ---- */
+
+tx_optim_signs tx_optim_signs_of(const tx_optim *o)
+{
+    return o->type->signs ? o->type->signs(o) : (tx_optim_signs){ 0 };
+}
+
+void tx_optim_stepped(tx_optim *o, const tx_optim_step *s)
+{
+    o->t++;
+    bool apart = tx_optim_signs_of(o).apart;
+    for (int i = 0; i < o->n_groups; i++) {
+        tx_optim_rates *r = &o->rates[i];
+        const tx_optim_setting *own = &o->setting[i];
+        if (!apart)
+            *r = (tx_optim_rates){ 0 };
+        else if (own->lr >= 0)
+            r->own += own->lr;
+        else
+            for (int k = 0; k < 2; k++) r->lr[k] += k && s->decoupled_lr >= 0 ? s->decoupled_lr : s->lr;
+    }
+}
+
+double tx_optim_passed(const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s)
+{
+    if (!o->n_groups) return s->lr;
+    const tx_optim_rates *before = &o->rates[r->group];
+    return before->own + before->lr[r->decoupled] * r->lr_scale + s->lr;
+}
+
 tx_status tx_optim_step_some(tx_ctx *c, const tx_optim *o, const tx_optim_step *s, int first, int end)
 {
     tx_at_part(c, STEP);

@@ -16,7 +16,7 @@
 #include "kinds/optimizers.h"
 #include "triax/optimizer.h"
 
-enum { TX_OPTIM_MAX_STATE = 2 };
+enum { TX_OPTIM_MAX_STATE = 4 };
 
 /* A tensor, or the stretch of one that this rank updates: it begins on a multiple of TX_SUMSQ_BLOCK elements. All
  * memory is the caller's. */
@@ -55,6 +55,12 @@ typedef struct tx_optim_setting {
     double weight_decay;
 } tx_optim_setting;
 
+/* Sums of a group's learning rates since the data-parallel ranks had the same weights, of an optimizer that lets them
+ * part: of rates that factors are for, those of ranges with the decoupled one in [1]; and of the user's. */
+typedef struct tx_optim_rates {
+    double lr[2], own;
+} tx_optim_rates;
+
 /* What an update depends on besides the tensor. */
 typedef struct tx_optim_step {
     double lr, weight_decay;
@@ -78,6 +84,17 @@ typedef struct tx_optim_member {
     const char *key, *option[2]; /* "betas", { "adam_beta1", "adam_beta2" } */
 } tx_optim_member;
 
+/* Of an optimizer whose sums may be sent as signs (TX_OPTIMIZER_COMPRESSED): what its next update is. */
+typedef struct tx_optim_signs {
+    bool own;      /* gradients are not summed: they are this rank's alone */
+    bool averages; /* `direction` makes of them what all ranks average, in the buffer of state `averaged` */
+    bool left_out; /* updates before it have left something out, which is kept */
+    bool forgets;  /* that begins at 0 again with it */
+    bool apart;    /* before it the ranks do not have the same weights */
+} tx_optim_signs;
+
+enum { TX_OPTIM_LINE = 240 };
+
 typedef struct tx_optim_type {
     int n_state;
     const char *state_name[TX_OPTIM_MAX_STATE]; /* torch's, Megatron's and DeepSpeed's: "exp_avg" */
@@ -94,9 +111,14 @@ typedef struct tx_optim_type {
     /* Of one that needs whole matrices (TX_OPTIMIZER_MATRICES): what becomes of the gradient of a matrix's stretch, to
      * r->direction. Then somebody makes of all stretches what `step` reads there. */
     tx_status (*direction)(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s);
-    /* Of one whose sums may be sent as signs (TX_OPTIMIZER_COMPRESSED): whether those of the next update are. Then
-     * `direction` makes of this rank's own gradient what is averaged, in the first buffer of state. */
-    bool (*compresses)(const tx_optim *o);
+    /* Of one whose sums may be sent as signs (TX_OPTIMIZER_COMPRESSED), else NULL; and a line on what begins with the
+     * next update, of an update before it was taken: "" where nothing does. */
+    tx_optim_signs (*signs)(const tx_optim *o);
+    void (*tell)(const tx_optim *o, char line[TX_OPTIM_LINE]);
+    int averaged;
+    int alone[2], n_alone; /* buffers of state that ranks which are apart have of their own; */
+    /* and, of these and the others, the weights that such a rank has */
+    tx_status (*place)(tx_ctx *c, const tx_optim_range *r);
 } tx_optim_type;
 
 /* Of each row: tx_optim_adam in adam.c, ... */
@@ -157,6 +179,8 @@ struct tx_optim {
     double betas[2], momentum;       /* of the updates to come; at first the options' */
     double decoupled_lr;             /* likewise; at first negative */
     const tx_optim_setting *setting; /* borrowed; by group of the ranges; NULL: none */
+    tx_optim_rates *rates;           /* borrowed; likewise, [n_groups] */
+    int n_groups;
 };
 
 /* What an optimizer works on; all of it is the caller's and outlives the optimizer. */
@@ -195,11 +219,14 @@ tx_status tx_optim_states_of(tx_ctx *c, tx_optim *o, tx_optim_states *out);
 /* How many gradients are exactly zero; rows that pad the vocabulary do not count. */
 tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n);
 
-/* Whether the next update's gradients are of this rank alone. */
-static inline bool tx_optim_compresses(const tx_optim *o)
-{
-    return o->type->compresses && o->type->compresses(o);
-}
+/* Of the next update; of an optimizer that sends no signs nothing is so. */
+tx_optim_signs tx_optim_signs_of(const tx_optim *o);
+
+/* An update was taken: it counts. */
+void tx_optim_stepped(tx_optim *o, const tx_optim_step *s);
+
+/* The sum of a range's rates, with that of step s, which is the range's own (tx_optim_step_of). */
+double tx_optim_passed(const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s);
 
 /* What the next update does, which is number t + 1. */
 tx_optim_step tx_optim_next(const tx_optim *o, double lr, double weight_decay);

@@ -199,7 +199,7 @@ static void add_buckets(terms *t, tx_volume_term of, int64_t times, tx_volume_bu
 /* All ranks send the words of each server, r r times 4 bytes in all; sizes are of workers and of servers. */
 static void add_signs(terms *t, const tx_volume_sizes *z, sharing s)
 {
-    int64_t n = z->skips ? 0 : s.of->all.n;
+    int64_t n = z->skips || !s.of->tensors ? 0 : s.of->all.n;
     add(t, s.group, TX_COMM_ALL_REDUCE, "whether the step is taken", 1, 8);
     if (!n) return;
     const struct {

@@ -31,6 +31,7 @@
  * of a matrix that tensor ranks split an all-gather of 4 bytes each, or an all-reduce of k k products each iteration
  *      1-bit Adam       after --onebit-freeze-step no gradient's sum, but of a parameter one bit to its server, in an
  *                       all-to-all, and one from it, in an all-gather; 8 bytes of a tensor      arXiv:2102.02888
+ *      0/1 Adam         the same, in some updates the sum, and in some nothing                  arXiv:2202.06009
  *      ends             the gradient of the word embeddings that both have, as it is kept; with ZeRO of a rank's part
  *      norms            two sums (base/exact.h) of each tensor, where the optimizer needs its norms: over the tensor
  *                       ranks that split it, and with ZeRO over those that divide its state  arXiv:1904.00962

@@ -79,6 +79,7 @@ typedef struct tx_trainer {
     double lr_override;        /* >= 0: the user's own for the next update */
     tx_optim_setting *setting; /* what the user has set for the parameter groups; the first is for parameters in none of
                                   them; owned */
+    tx_optim_rates *rates;     /* likewise, sums of rates (optim.h); owned */
     double weight_decay;
     double iteration_loss;        /* mean over the micro-batches so far; after a step over those of all ranks */
     double losses[TX_MAX_LOSSES]; /* what it is the sum of, as model->loss_name has them */

@@ -48,6 +48,9 @@ static tx_status take_settings(tx_trainer *t)
     for (size_t i = 0; i < n; i++) t->setting[i].weight_decay = -1;
     tx__trainer_forget_rates(t);
     t->zero.optim.setting = t->setting;
+    TX_TRY(tx_alloc(&t->rates, n, sizeof *t->rates, "the parameter groups' settings"));
+    t->zero.optim.rates = t->rates;
+    t->zero.optim.n_groups = (int)n;
     return TX_OK;
 }
 
@@ -172,6 +175,7 @@ void tx_trainer_destroy(tx_trainer *t)
     tx_free(t->dump_tokens);
     tx_free(t->all_losses);
     tx_free(t->setting);
+    tx_free(t->rates);
     tx_free(t->own_losses);
     tx_free(t->expert);
     tx_free(t->expert_sums);

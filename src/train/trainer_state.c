@@ -16,6 +16,7 @@
 #define PRODUCTS_KEY "gpu_products"
 #define OPTIM_KEY    "client_optimizer"
 #define INTERVAL_KEY "log_sums"
+#define RATES_KEY    "passed_rates"
 
 tx_status tx_trainer_require_idle(const tx_trainer *t, const char *what)
 {
@@ -47,56 +48,117 @@ static int state_parts(tx_zero *z, float *room, bool with_optim, tx_ckpt_part *p
     return n;
 }
 
-/* ---- what compression leaves out (zero/compressed.h), in checkpoints of our own format ---- */
+/* ---- what ranks have of their own (zero/compressed.h), in checkpoints of our own format ---- */
 
-static const char *const worker_error[TX_ERRORS_MAX_RANKS] = {
-    "worker_error_0",  "worker_error_1",  "worker_error_2",  "worker_error_3", "worker_error_4",  "worker_error_5",
-    "worker_error_6",  "worker_error_7",  "worker_error_8",  "worker_error_9", "worker_error_10", "worker_error_11",
-    "worker_error_12", "worker_error_13", "worker_error_14", "worker_error_15"
+#define OF_RANKS(x)                                                                                                   \
+    {                                                                                                                 \
+        x "0", x "1", x "2", x "3", x "4", x "5", x "6", x "7", x "8", x "9", x "10", x "11", x "12", x "13", x "14", \
+            x "15"                                                                                                    \
+    }
+static const char *const of_worker[TX_ERRORS_MAX_KINDS][TX_ERRORS_MAX_RANKS] = {
+    OF_RANKS(TX_CKPT_WORKER "error_"), OF_RANKS(TX_CKPT_WORKER "exp_avg_"),
+    OF_RANKS(TX_CKPT_WORKER "momentum_accumulator_")
 };
-#define SERVER_ERROR "server_error"
+#define SERVER_ERROR TX_CKPT_SERVER "error"
 
 /* More parts behind the *n there are. Collective over the data-parallel ranks. */
 static tx_status add_errors(tx_trainer *t, tx_ckpt_part *part, int *n)
 {
     tx_zero *z = &t->zero;
-    int parts = tx_zero_error_parts(z);
-    float *errors = NULL;
-    if (!tx_zero_compresses(z) || t->cfg->no_save_optim || tx_save_kind(t->cfg) != TX_CKPT_NATIVE) return TX_OK;
-    if (!parts) return TX_OK;
-    TX_TRY(tx_zero_gather_errors(z, &errors));
-    if (!errors) return TX_OK;
-    for (int i = 0; i < parts; i++)
-        part[(*n)++] = (tx_ckpt_part){ .name = i < parts - 1 ? worker_error[i] : SERVER_ERROR,
-                                       .flat = errors + i * t->model->params.numel,
+    const tx_optim_signs next = tx_optim_signs_of(&z->optim);
+    int kinds = tx_zero_error_kinds(z, &next), ranks = tx_grid_size(t->grid, TX_AXIS_DATA);
+    float *at = NULL;
+    if (!kinds || t->cfg->no_save_optim || tx_save_kind(t->cfg) != TX_CKPT_NATIVE) return TX_OK;
+    TX_TRY(tx_zero_gather_errors(z, kinds, &at));
+    if (!at) return TX_OK;
+    for (int i = 0; i <= kinds * ranks; i++, at += t->model->params.numel)
+        part[(*n)++] = (tx_ckpt_part){ .name = i < kinds * ranks ? of_worker[i / ranks][i % ranks] : SERVER_ERROR,
+                                       .flat = at,
                                        .whole = true };
     return TX_OK;
 }
 
 /* Whether a checkpoint has those of as many ranks. */
-static bool has_errors(const tx_trainer *t, const tx_source *from)
+static bool has_errors(const tx_trainer *t, const tx_source *from, int kinds)
 {
-    int parts = tx_zero_error_parts(&t->zero);
-    if (!parts || !from->native || !tx_checkpoint_has(from->native, SERVER_ERROR)) return false;
-    return tx_checkpoint_has(from->native, worker_error[parts - 2]) &&
-           (parts > TX_ERRORS_MAX_RANKS || !tx_checkpoint_has(from->native, worker_error[parts - 1]));
+    int ranks = tx_grid_size(t->grid, TX_AXIS_DATA);
+    if (!kinds || !from->native || !tx_checkpoint_has(from->native, SERVER_ERROR)) return false;
+    return tx_checkpoint_has(from->native, of_worker[kinds - 1][ranks - 1]) &&
+           (ranks == TX_ERRORS_MAX_RANKS || !tx_checkpoint_has(from->native, of_worker[0][ranks]));
 }
 
-/* Parts that are read along, to `room`, where a checkpoint has them. DeepSpeed sets them back each time: they are of so
- * many ranks.   @room [2, table's elements] */
-static void want_errors(tx_trainer *t, const tx_source *from, float *room, tx_ckpt_part *part, int *n)
+/* What the update after a checkpoint is. */
+static tx_optim_signs signs_after(const tx_trainer *t, const tx_source *from)
 {
-    int rank = tx_grid_rank(t->grid, TX_AXIS_DATA);
-    int64_t numel = t->model->params.numel;
-    if (has_errors(t, from)) {
-        part[(*n)++] = (tx_ckpt_part){ .name = worker_error[rank], .flat = room, .whole = true };
-        part[(*n)++] = (tx_ckpt_part){ .name = SERVER_ERROR, .flat = room + numel, .whole = true };
-        return;
-    }
     const tx_optim then = { .type = t->zero.optim.type, .cfg = t->cfg, .t = from->state.optim_step };
-    if (tx_optim_compresses(&then) && !t->grid->rank && tx_grid_size(t->grid, TX_AXIS_DATA) > 1)
-        tx_warn("%s: has no errors of compression of %d data-parallel ranks: they begin at 0 again, as DeepSpeed's do",
-                from->path, tx_grid_size(t->grid, TX_AXIS_DATA));
+    return tx_optim_signs_of(&then);
+}
+
+/* Parts that are read along, to `room`, where a checkpoint has them; returns how many kinds. DeepSpeed sets them back
+ * each time: they are of so many ranks.   @room [TX_ERRORS_MAX_KINDS + 1, table's elements]; the last one is the
+ * servers' */
+static int want_errors(tx_trainer *t, const tx_source *from, float *room, tx_ckpt_part *part, int *n)
+{
+    const tx_optim_signs next = signs_after(t, from);
+    int rank = tx_grid_rank(t->grid, TX_AXIS_DATA), kinds = tx_zero_error_kinds(&t->zero, &next);
+    int64_t numel = t->model->params.numel;
+    if (has_errors(t, from, kinds)) {
+        for (int k = 0; k < kinds; k++)
+            part[(*n)++] = (tx_ckpt_part){ .name = of_worker[k][rank], .flat = room + k * numel, .whole = true };
+        part[(*n)++] =
+            (tx_ckpt_part){ .name = SERVER_ERROR, .flat = room + TX_ERRORS_MAX_KINDS * numel, .whole = true };
+        return kinds;
+    }
+    if (next.left_out && !t->grid->rank && tx_grid_size(t->grid, TX_AXIS_DATA) > 1)
+        tx_warn(
+            "%s: has no errors of compression of %d data-parallel ranks: they begin at 0 again, as DeepSpeed's do%s",
+            from->path, tx_grid_size(t->grid, TX_AXIS_DATA),
+            next.apart ? ", and all ranks go on from the weights of the first" : "");
+    return 1;
+}
+
+/* Rates since the data-parallel ranks had the same weights; *out NULL: they have. */
+static tx_status rates_to_json(const tx_trainer *t, json_t **out)
+{
+    const tx_optim *o = &t->zero.optim;
+    *out = NULL;
+    if (!tx_optim_signs_of(o).apart) return TX_OK;
+    json_t *all = json_array();
+    int failed = !all;
+    for (int i = 0; i < o->n_groups && !failed; i++) {
+        const tx_optim_rates *r = &o->rates[i];
+        failed = json_array_append_new(all, json_pack("[f, f, f]", r->lr[0], r->lr[1], r->own));
+    }
+    *out = all;
+    return failed ? TX_FAIL(TX_ERR_NOMEM, "not enough memory for sums of learning rates in a checkpoint") : TX_OK;
+}
+
+/* @rates [optim.n_groups], or NULL: they are looked at only */
+static tx_status rates_from_json(const tx_trainer *t, const tx_source *from, tx_optim_rates *rates)
+{
+    const json_t *saved = json_object_get(from->run, RATES_KEY);
+    const tx_optim *o = &t->zero.optim;
+    bool apart = signs_after(t, from).apart;
+    if (!o->type->n_alone || (!saved && !apart)) return TX_OK;
+    if (!saved || !apart)
+        return TX_FAIL(
+            TX_ERR_ARG,
+            "%s: was saved where data-parallel ranks had %s weights, which --var-freeze-step, "
+            "--local-step-scaler and --local-step-clipper say otherwise of update %lld; give those of the run",
+            from->path, saved ? "different" : "the same", (long long)from->state.optim_step);
+    bool good = json_array_size(saved) == (size_t)o->n_groups;
+    for (int i = 0; i < o->n_groups && good; i++) {
+        const json_t *one = json_array_get(saved, (size_t)i);
+        double x[3];
+        for (size_t k = 0; k < 3; k++) {
+            good = good && json_is_number(json_array_get(one, k));
+            x[k] = json_number_value(json_array_get(one, k));
+        }
+        if (rates) rates[i] = (tx_optim_rates){ { x[0], x[1] }, x[2] };
+    }
+    if (good) return TX_OK;
+    return TX_FAIL(TX_ERR_FORMAT, "%s: its %s are not of this run's %d parameter groups", from->path, RATES_KEY,
+                   o->n_groups);
 }
 
 /* ---- the sums of the next log line ---- */
@@ -161,7 +223,7 @@ static tx_status interval_from_json(tx_interval *out, const tx_model *m, const j
 /* The options that are kept, and beside them what this room and the data room keep. */
 static tx_status config_to_save(const tx_trainer *t, json_t **out)
 {
-    json_t *config, *schedule = NULL, *lr = NULL, *settings = NULL, *scaler = NULL, *interval = NULL;
+    json_t *config, *schedule = NULL, *lr = NULL, *settings = NULL, *scaler = NULL, *interval = NULL, *rates = NULL;
     TX_TRY(tx_config_to_json(t->cfg, &config));
     tx_status st;
     TX_GOTO(tx_schedule_to_json(&t->schedule, &schedule));
@@ -169,6 +231,7 @@ static tx_status config_to_save(const tx_trainer *t, json_t **out)
     if (t->cfg->megatron_padded_logits) /* a size of the model's, which another layout must not round up */
         json_object_set_new(config, "pad_vocab_size_to", json_integer(t->model->n_valid));
     TX_GOTO(interval_to_json(t, &interval));
+    TX_GOTO(rates_to_json(t, &rates));
     if (tx__trainer_has_settings(t)) TX_GOTO(tx__trainer_settings_to_json(t, &settings));
     if (t->scaler.kind == TX_SCALE_DYNAMIC) TX_GOTO(tx_loss_scaler_to_json(&t->scaler, &scaler));
     if (t->client->model && json_object_set_new(config, TX_CLIENT_MODEL, json_string(t->client->model->name)))
@@ -180,6 +243,7 @@ static tx_status config_to_save(const tx_trainer *t, json_t **out)
         (settings && json_object_set(config, SETTINGS_KEY, settings)) ||
         (scaler && json_object_set(config, SCALER_KEY, scaler)) ||
         (interval && json_object_set(config, INTERVAL_KEY, interval)) ||
+        (rates && json_object_set(config, RATES_KEY, rates)) ||
         (t->blend_phase && json_object_set(config, "blend_phase", t->blend_phase)) ||
         (t->products && *t->products && json_object_set_new(config, PRODUCTS_KEY, json_string(t->products))))
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
@@ -189,6 +253,7 @@ out:
     json_decref(settings);
     json_decref(scaler);
     json_decref(interval);
+    json_decref(rates);
     if (st)
         json_decref(config);
     else
@@ -232,7 +297,7 @@ static tx_status compare_replicas(tx_trainer *t, tx_replica *row)
     TX_TRY(compare_over(t, row, TX_GROUP_TENSOR, TX_UNSPLIT));
     TX_TRY(compare_over(t, row, TX_GROUP_ENDS, TX_BY_NAME));
     if (tx_zero_kept(&t->zero)) TX_TRY(tx_comm_agree(world, tx_zero_hash_values(&t->zero, row)));
-    TX_TRY(compare_over(t, row, TX_GROUP_DATA, TX_BY_NAME));
+    if (!tx_optim_signs_of(&t->zero.optim).apart) TX_TRY(compare_over(t, row, TX_GROUP_DATA, TX_BY_NAME));
     return t->grid->expert ? compare_over(t, row, TX_GROUP_EXPERT_DATA, TX_BY_NAME) : TX_OK;
 }
 
@@ -440,15 +505,18 @@ static tx_status read_state(tx_trainer *t, tx_source *from, bool with_optim)
     float *room = NULL, *errors = NULL;
     tx_status st;
     bool compressed = with_optim && z->compressed.on;
+    int kinds = 0;
+    int64_t numel = t->model->params.numel;
     tx_zero_parts(z, false, own);
     if (!own->kept) TX_TRY(tx_alloc(&room, (size_t)t->model->params.numel, sizeof *room, "the weights in fp32"));
     int n = state_parts(z, room, with_optim, part);
     if (compressed)
-        TX_GOTO(tx_alloc(&errors, 2 * (size_t)t->model->params.numel, sizeof *errors, "what compression leaves out"));
-    if (compressed) want_errors(t, from, errors, part, &n);
+        TX_GOTO(tx_alloc(&errors, (TX_ERRORS_MAX_KINDS + 1) * (size_t)numel, sizeof *errors,
+                         "what compression leaves out"));
+    if (compressed) kinds = want_errors(t, from, errors, part, &n);
     TX_GOTO(tx_source_read(from, t->model, tx_zero_kept(z), part, n));
+    if (compressed) TX_GOTO(tx_zero_set_errors(z, kinds, errors, errors + TX_ERRORS_MAX_KINDS * numel));
     TX_GOTO(room ? tx_zero_set_weights(z, room) : tx_zero_publish(z));
-    if (compressed) TX_GOTO(tx_zero_set_errors(z, errors, errors + t->model->params.numel));
     st = tx__trainer_read_bias(t, room);
 out:
     tx_free(errors);
@@ -498,6 +566,7 @@ tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
     if (optim) TX_TRY(tx_loss_scaler_from_json(&scaler, json_object_get(from->run, SCALER_KEY)));
     const json_t *settings = optim ? json_object_get(from->run, SETTINGS_KEY) : NULL;
     if (settings) TX_TRY(tx__trainer_settings_from_json(t, settings, false));
+    if (optim) TX_TRY(rates_from_json(t, from, NULL));
     tx_interval interval = { 0 };
     if (resumes)
         TX_TRY(
@@ -521,6 +590,7 @@ tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
     if (!cfg->reset_iteration) resume_place(t, from, &interval);
     if (optim) t->zero.optim.t = s->optim_step;
     if (settings) TX_TRY(tx__trainer_settings_from_json(t, settings, true));
+    if (optim) TX_TRY(rates_from_json(t, from, t->rates));
     if (lr_state) {
         t->schedule = schedule;
         t->ds_schedule = ds_schedule;

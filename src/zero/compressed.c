@@ -9,7 +9,7 @@ static const char what[] = "what compression leaves out";
 
 bool tx_zero_compresses(const tx_zero *z)
 {
-    return z->compressed.on && tx_optim_compresses(&z->optim);
+    return z->compressed.on && tx_optim_signs_of(&z->optim).own;
 }
 
 /* ---- sizes: without ZeRO a range is a tensor; what pads the vocabulary stays as it is ---- */
@@ -110,7 +110,7 @@ void tx__compressed_close(tx_zero *z)
     if (!z->compressed.on || !z->compressed.worker || z->compressed.worker == TX_DRY_ADDRESS) return;
     arrays_of(z, at, bytes);
     for (int i = 0; i < N_ARRAYS; i++) tx_device_give(z->c->device, *at[i]);
-    tx_free(z->compressed.errors);
+    tx_free(z->compressed.parts);
 }
 
 size_t tx__compressed_bytes(const tx_zero *z)
@@ -169,13 +169,19 @@ static place next_of(const tx_zero *z, place p, int64_t n)
     return (place){ p.tensor + 1, p.at + words_of(part), p.served + part };
 }
 
+/* What is averaged, and its average. */
+static float *averaged(const tx_zero *z, const tx_optim_range *r)
+{
+    return r->state[z->optim.type->averaged];
+}
+
 /* Step 1, of a tensor. */
 static tx_status work(const tx_zero *z, const tx_optim_range *r, place p, int64_t words)
 {
     const tx_compressed *m = &z->compressed;
     float *error = m->worker + (r->state[0] - z->state[0]);
     tx_tensor b = tx_tensor1(error, TX_F32, r->n_real);
-    if (r->n_real) TX_RUN(z->c, add, .y = b, .a = tx_tensor1(r->state[0], TX_F32, r->n_real), .b = b);
+    if (r->n_real) TX_RUN(z->c, add, .y = b, .a = tx_tensor1(averaged(z, r), TX_F32, r->n_real), .b = b);
     TX_TRY(size_of(z, p.tensor, error, r->n_real));
     for (int to = 0; to < tx_comm_size(ranks_of(z)); to++) {
         int64_t first, n = tx__compressed_run(z, r->n_real, to, &first);
@@ -215,7 +221,7 @@ static tx_status take(const tx_zero *z, const tx_optim_range *r, place p, tx_com
     for (int from = 0; from < tx_comm_size(ranks_of(z)); from++) {
         int64_t first, n = tx__compressed_run(z, r->n_real, from, &first);
         if (!n) continue;
-        TX_RUN(z->c, sign_sum, .y = tx_tensor1(r->state[0] + first, TX_F32, n),
+        TX_RUN(z->c, sign_sum, .y = tx_tensor1(averaged(z, r) + first, TX_F32, n),
                .bits = rows_of(m->sent + from * of.words + p.at, 1, n, of.words),
                .scale = tx_tensor2(m->sizes + from * of.tensors + p.tensor, TX_F64, 1, 1), .factor = 1,
                .mask = tx_tensor1(r->state[1] + first, TX_F32, n));
@@ -247,11 +253,19 @@ static tx_status average(tx_zero *z, int k)
     return TX_OK;
 }
 
+static tx_status forget(const tx_zero *z)
+{
+    TX_RUN(z->c, fill, .x = tx_tensor1(z->compressed.worker, TX_F32, z->flat.kept.numel));
+    TX_RUN(z->c, fill, .x = tx_tensor1(z->compressed.server, TX_F32, z->compressed.served));
+    return TX_OK;
+}
+
 tx_status tx__compressed_step(tx_zero *z, const tx_optim_step *s, int k)
 {
     tx_compressed *m = &z->compressed;
-    if (!m->sends || !m->goes) return TX_OK;
+    if (!m->step.averages || !m->goes) return TX_OK;
     if (k == 0) m->served_before = 0;
+    if (k == 0 && m->step.forgets) TX_TRY(forget(z));
     tx_at_part(z->c, "optimizer.compressed");
     for (int i = z->first_range[k]; i < z->first_range[k + 1]; i++) {
         tx_optim_step one = tx_optim_step_of(s, &z->range[i]);
@@ -264,9 +278,9 @@ tx_status tx_zero_clip(tx_zero *z, double loss_scale, double max_norm)
 {
     tx_compressed *m = &z->compressed;
     tx_optim *o = &z->optim;
-    m->sends = tx_zero_compresses(z);
+    m->step = m->on ? tx_optim_signs_of(o) : (tx_optim_signs){ 0 };
     m->goes = true;
-    if (!m->sends) return tx_optim_clip(z->c, o, loss_scale, max_norm);
+    if (!m->step.own) return tx_optim_clip(z->c, o, loss_scale, max_norm);
     TX_TRY(tx_optim_clip(z->c, o, loss_scale / tx_comm_size(ranks_of(z)), max_norm));
     TX_TRY(tx_all_reduce(z->c, ranks_of(z), tx_tensor1(o->gate + 2, TX_F64, 1), TX_MIN));
     if (z->c->dry) return TX_OK;

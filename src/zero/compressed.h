@@ -1,7 +1,7 @@
 /* compressed.h - sums over the data-parallel ranks that are sent as signs (TX_OPTIMIZER_COMPRESSED): 1-bit Adam, Tang
- * et al., arXiv:2102.02888, as DeepSpeed's backends (deepspeed/runtime/comm/compressed.py) make them. Gradients are not
- * summed then; an optimizer makes of its own ones what is to be averaged, and the average of n numbers x_r over R ranks
- * is made so:
+ * et al., arXiv:2102.02888, and 0/1 Adam, as DeepSpeed's backends (deepspeed/runtime/comm/compressed.py) make them.
+ * Gradients are not summed then; an optimizer makes of its own ones what is to be averaged, if anything is in that
+ * update, and the average of n numbers x_r over R ranks is made so:
  *
  *      1  a worker has   b = x + its error;   s = |b| / sqrt(n);   sends the signs of b and s;   error = b - s sign(b)
  *      2  all-to-all of the signs, all-gather of s: a rank is the server of one part of each tensor
@@ -32,19 +32,24 @@ tx_compressed_size tx_zero_compressed_size(const tx_zero *z, int bucket);
  * they are scaled as the sum of all is. All ranks agree on whether the step is taken. */
 tx_status tx_zero_clip(tx_zero *z, double loss_scale, double max_norm);
 
-/* Errors as parts of a checkpoint (compressed_errors.c): those of each worker, worker_error_0, ..., and those of all
- * servers, server_error, in the places of their elements. Of more than TX_ERRORS_MAX_RANKS ranks none are saved. */
-enum { TX_ERRORS_MAX_RANKS = 16, TX_ERRORS_MAX_PARTS = TX_ERRORS_MAX_RANKS + 1 };
+/* What each rank has of its own, as parts of a checkpoint (compressed_errors.c), in the places of their elements. Of
+ * each kind one part a rank: errors of its worker, and the buffers of state that the optimizer has `alone`. And the
+ * errors of all servers. Of more than TX_ERRORS_MAX_RANKS ranks none are saved. */
+enum { TX_ERRORS_MAX_RANKS = 16, TX_ERRORS_MAX_KINDS = 3 };
 
-/* How many of them a checkpoint may hold, on this rank; 0 without any. */
+/* How many kinds a checkpoint holds of an optimizer before its next update, that with signs; 0: nothing is left out. */
+int tx_zero_error_kinds(const tx_zero *z, const tx_optim_signs *next);
+
+/* How many parts it may hold. */
 int tx_zero_error_parts(const tx_zero *z);
 
-/* Brings all errors to the ranks that save, in fp32 as the masters lie: *errors [parts, table's elements], owned by z;
- * NULL on the others. Collective over the data-parallel ranks. TX_ERR_NOMEM, TX_ERR_COMM. */
-tx_status tx_zero_gather_errors(tx_zero *z, float **errors);
+/* Brings them to the ranks that save, in fp32 as the masters lie: *parts [kinds * ranks + 1, table's elements], owned
+ * by z; NULL on the others. Collective over the data-parallel ranks. TX_ERR_NOMEM, TX_ERR_COMM. */
+tx_status tx_zero_gather_errors(tx_zero *z, int kinds, float **parts);
 
-/* This rank's errors are those of its worker and of all servers.   @worker, @server [table's elements]; NULL: 0 */
-tx_status tx_zero_set_errors(tx_zero *z, const float *worker, const float *server);
+/* This rank's are these. With the buffers of state come the weights, before tx_zero_publish.
+ * @own [kinds, table's elements], @server [table's elements] */
+tx_status tx_zero_set_errors(tx_zero *z, int kinds, const float *own, const float *server);
 
 /* ---- inside the room ---- */
 

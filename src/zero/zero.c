@@ -503,7 +503,7 @@ tx_status tx__zero_spread_wait(tx_zero *z)
 
 tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay)
 {
-    tx_optim_step s = tx_optim_next(&z->optim, lr, weight_decay);
+    const tx_optim_step s = z->step = tx_optim_next(&z->optim, lr, weight_decay);
     tx__zero_drop_all(z);
     if (z->norms.of_row) TX_TRY(tx__zero_measure(z, &s));
     for (int k = 0; k < z->flat.n_buckets; k++) {
@@ -521,14 +521,13 @@ tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay)
 
 tx_status tx_zero_stepped(tx_zero *z, double *norm, const char **bad)
 {
-    bool before = tx_zero_compresses(z);
+    char line[TX_OPTIM_LINE];
     TX_TRY(tx_optim_clipped(z->c, &z->optim, norm, bad));
     if (*bad && !**bad) *bad = "another data-parallel rank's parameter";
-    if (!z->c->dry && !*bad) z->optim.t++;
-    if (!before && tx_zero_compresses(z))
-        tx_info(
-            "update %lld was the last of --onebit-freeze-step: averages of squares stay as they are, and gradients are "
-            "not summed but sent as signs from the next one on",
-            (long long)z->optim.t);
+    if (z->c->dry || *bad) return TX_OK;
+    tx_optim_stepped(&z->optim, &z->step);
+    if (!z->optim.type->tell) return TX_OK;
+    z->optim.type->tell(&z->optim, line);
+    if (*line) tx_info("%s", line);
     return TX_OK;
 }

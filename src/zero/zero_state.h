@@ -90,7 +90,8 @@ typedef struct tx_matrices {
 
 /* Of sums that are sent as signs (compressed.h). */
 typedef struct tx_compressed {
-    bool on, sends, goes; /* the step has no other sums; it is taken */
+    bool on, goes;       /* the step is taken */
+    tx_optim_signs step; /* what it is */
     int64_t served,
         served_before; /* elements of all parts that this rank is the server of; of buckets before the next */
     struct {
@@ -103,7 +104,7 @@ typedef struct tx_compressed {
     double *blocks;       /* owned; sums of squares, and those: */
     int64_t *squares;     /* owned */
     int64_t *rows;        /* owned; [ranks] */
-    float *errors;        /* owned; of all ranks, while a checkpoint is saved; NULL before the first one */
+    float *parts;         /* owned; of all ranks, while a checkpoint is saved; NULL before the first one */
 } tx_compressed;
 
 /* Of what is sent as integers, and copies nearby (quantized.h). */
@@ -153,6 +154,7 @@ typedef struct tx_zero {
     int n_ranges;
     int *first_range; /* [flat.n_buckets + 1] of each bucket */
     tx_optim optim;
+    tx_optim_step step; /* the last one */
     tx_zero_norms norms;
     struct {
         const tx_param *param; /* NULL: in no gradient, or there was no watch */

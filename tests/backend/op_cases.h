@@ -801,6 +801,15 @@ static void blend(tx_ctx *c, const int64_t *p, results *o)
     if (low.data) out(o, "low", low, 4);
 }
 
+/* p: n, in the place of x */
+static void root_mul(tx_ctx *c, const int64_t *p, results *o)
+{
+    tx_tensor x = RAND(TX_F32, p[0]), v = RAND(TX_F32, p[0]), y = p[1] ? x : ZEROS(TX_F32, p[0]);
+    for (int64_t i = 0; i < p[0]; i++) ((float *)v.data)[i] *= i % 3 ? ((float *)v.data)[i] : 0;
+    RUN(c, root_mul, .y = y, .x = x, .v = v, .eps = 0.25);
+    out(o, "y", y, 4);
+}
+
 /* p: n, rows, added to what is there, with a mask. The same bits everywhere. */
 static void signs(tx_ctx *c, const int64_t *p, results *o)
 {
@@ -1087,6 +1096,8 @@ static const op_case cases[] = {
     { "blend, values 70001", blend, { 70001, 1, 0, 0, 1 } },
     { "blend of one, divided 4097", blend, { 4097, 0, 0, 0, 0, 1 } },
     { "blend of one, values 17", blend, { 17, 1, 0, 0, 1, 1 } },
+    { "root_mul 1", root_mul, { 1 } },
+    { "root_mul 70001, in place", root_mul, { 70001, 1 } },
     { "signs 1", signs, { 1, 1 } },
     { "signs 31 of 3", signs, { 31, 3 } },
     { "signs 70001 of 4, added", signs, { 70001, 4, 1 } },

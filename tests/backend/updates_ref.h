@@ -154,6 +154,18 @@ static void test_lamb(void **state)
     for (int i = 0; i < 4; i++) lamb_steps(i & 1, i & 2);
 }
 
+/* By hand. */
+static void test_root_mul(void **state)
+{
+    (void)state;
+    tx_tensor x = ZEROS(TX_F32, 3), v = ZEROS(TX_F32, 3);
+    for (int i = 0; i < 3; i++) tx__ref_store(x, i, i - 4);
+    for (int i = 0; i < 3; i++) tx__ref_store(v, i, i * i);
+    RUN(&ctx, root_mul, .y = x, .x = x, .v = v, .eps = 0.5);
+    for (int i = 0; i < 3; i++) ASSERT_NEAR(tx__ref_load(x, i), (i - 4) * (i + 0.5), 0, "product");
+    pool_free();
+}
+
 /* What is packed and what is left out; and sums of two rows, by hand: 0 is positive. */
 static void test_signs(void **state)
 {

@@ -70,6 +70,16 @@ static const struct set {
     { "{\"optimizer\": {\"type\": \"OneBitAdam\", \"params\": {\"freeze_step\": 23, \"cuda_aware\": false, "
       "\"comm_backend_name\": \"nccl\"}}}",
       "onebit_freeze_step", "23" },
+    { "{\"optimizer\": {\"type\": \"ZeroOneAdam\", \"params\": {\"var_freeze_step\": 23, \"bias_correction\": false}}}",
+      "optimizer", "zerooneadam" },
+    { "{\"optimizer\": {\"type\": \"ZeroOneAdam\", \"params\": {\"var_freeze_step\": 23, \"eps_inside_sqrt\": false}}}",
+      "var_freeze_step", "23" },
+    { "{\"optimizer\": {\"type\": \"ZeroOneAdam\", \"params\": {\"var_update_scaler\": 4}}}", "var_update_scaler",
+      "4" },
+    { "{\"optimizer\": {\"type\": \"ZeroOneAdam\", \"params\": {\"local_step_scaler\": 5}}}", "local_step_scaler",
+      "5" },
+    { "{\"optimizer\": {\"type\": \"ZeroOneAdam\", \"params\": {\"local_step_clipper\": 6}}}", "local_step_clipper",
+      "6" },
     { "{\"optimizer\": {\"type\": \"FusedLamb\", \"params\": {\"max_coeff\": 0.3}}}", "lamb_max_coeff", "0.3" },
     { "{\"optimizer\": {\"type\": \"Lamb\", \"params\": {\"min_coeff\": 0.08}}}", "lamb_min_coeff", "0.08" },
     { "{\"optimizer\": {\"type\": \"Lamb\", \"params\": {\"bias_correction\": false}}}", "lamb_bias_correction",
@@ -514,10 +524,16 @@ static const struct wrong {
     { GOOD, "{\"zero_optimization\": {\"stage\": 3, \"zero_hpz_partition_size\": 3}}",
       "--zero-hpz-partition-size 3 does not divide the 1 data-parallel ranks\n"
       "--zero-hpz-partition-size is here zero_optimization.zero_hpz_partition_size, in ds.json, line 1, column 36" },
-    { GOOD, "{\"optimizer\": {\"type\": \"ZeroOneAdam\"}}",
-      "ds.json: line 1, column 16: optimizer.type ZeroOneAdam: there are Adam (also AdamW), SGD, Lion, "
-      "Adagrad, Lamb (also FusedLamb), Muon and OneBitAdam; with Megatron-DeepSpeed the section is not used, leave it "
-      "out" },
+    { GOOD, "{\"optimizer\": {\"type\": \"OneBitLamb\"}}",
+      "ds.json: line 1, column 16: optimizer.type OneBitLamb: there are Adam (also AdamW), SGD, Lion, "
+      "Adagrad, Lamb (also FusedLamb), Muon, OneBitAdam and ZeroOneAdam; with Megatron-DeepSpeed the section is not "
+      "used, leave it out" },
+    { GOOD, "{\"optimizer\": {\"type\": \"ZeroOneAdam\",\n \"params\": {\"var_update_scaler\": 0}}}",
+      "ds.json: line 2, column 13: optimizer.params.var_update_scaler: --var-update-scaler 0 is too small; allowed: at "
+      "least 1" },
+    { GOOD, "{\"optimizer\": {\"type\": \"OneBitAdam\",\n \"params\": {\"local_step_clipper\": 4}}}",
+      "ds.json: line 2, column 13: optimizer.params.local_step_clipper is no parameter of OneBitAdam, which takes lr "
+      "weight_decay max_grad_norm freeze_step cuda_aware comm_backend_name betas eps bias_correction amsgrad" },
     { GOOD, "{\"optimizer\": {\"type\": \"Muon\",\n \"params\": {\"muon_lr\": 0.02}}}",
       "ds.json: line 2, column 13: optimizer.params.muon_lr: matrices and the rest have one learning rate, lr; "
       "--muon-extra-scale-factor makes Muon's updates larger or smaller" },

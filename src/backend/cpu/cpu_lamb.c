@@ -77,3 +77,19 @@ tx_status tx__cpu_lamb_update(tx_ctx *c, const tx_lamb_update_args *a, void *scr
     }
     return TX_OK;
 }
+
+tx_status tx__cpu_root_mul(tx_ctx *c, const tx_root_mul_args *a, void *scratch)
+{
+    (void)scratch;
+    TX_TRY(tx__cpu_need_float("root_mul", a->y));
+    float *y = a->y.data, eps = (float)a->eps;
+    const float *x = a->x.data, *v = a->v.data;
+    int64_t n = tx_numel(a->y);
+    int parts = tx__cpu_parts(c, n, 3);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range r = tx__cpu_part(n, LINE, parts, t);
+        for (int64_t i = r.lo; i < r.hi; i++) y[i] = x[i] * (sqrtf(v[i]) + eps);
+    }
+    return TX_OK;
+}

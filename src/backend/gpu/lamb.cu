@@ -185,3 +185,21 @@ TX_GPU_ROW tx_status tx__gpu_lamb_update(tx_ctx *c, const tx_lamb_update_args *a
                          numbers_of(a->rule)));
     return tx__gpu_launched(c, "lamb_update");
 }
+
+/* ---- what Adam divides by, taken back ---- */
+
+__global__ void root_mul_kernel(float *y, const float *x, const float *v, float eps, int64_t n)
+{
+    for (int64_t i = grid_thread(); i < n; i += grid_threads()) y[i] = x[i] * (sqrtf(v[i]) + eps);
+}
+
+TX_GPU_ROW tx_status tx__gpu_root_mul(tx_ctx *c, const tx_root_mul_args *a, void *scratch)
+{
+    (void)scratch;
+    int64_t n = tx_numel(a->y);
+    TX_TRY(need_fp32("root_mul", a->y));
+    if (n)
+        GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, n, 256), 256, 0, root_mul_kernel, (float *)a->y.data,
+                   (const float *)a->x.data, (const float *)a->v.data, (float)a->eps, n);
+    return tx__gpu_launched(c, "root_mul");
+}

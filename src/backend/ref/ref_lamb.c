@@ -60,3 +60,11 @@ tx_status tx__ref_lamb_update(tx_ctx *c, const tx_lamb_update_args *a, void *scr
     }
     return TX_OK;
 }
+
+tx_status tx__ref_root_mul(tx_ctx *c, const tx_root_mul_args *a, void *scratch)
+{
+    (void)c, (void)scratch;
+    for (int64_t i = 0, n = tx_numel(a->y); i < n; i++)
+        tx__ref_store(a->y, i, tx__ref_load(a->x, i) * (sqrt(tx__ref_load(a->v, i)) + a->eps));
+    return TX_OK;
+}

@@ -1,11 +1,13 @@
-"""Writes result.json beside this file: steps of DeepSpeed's OnebitAdam on the GPT-2 of ../gpt2, on 2 and on 4 ranks.
+"""Writes files beside this one: steps of DeepSpeed's classes on the GPT-2 of ../gpt2, on 2 and on 4 ranks; of OnebitAdam
+result.json, of ZeroOneAdam zeroone.json.
 
-    python make.py DEEPSPEED
+    python make.py DEEPSPEED result.json|zeroone.json ...
 
-DEEPSPEED is the folder deepspeed of DeepSpeed 0.18.4's sources: later versions do not have the class. Its files
-runtime/fp16/onebit/adam.py and runtime/comm/compressed.py are run as they are, the second over gloo; of the op that packs
-signs on a GPU, numpy's packbits takes the place (Packer), and gloo is given sizes as it wants them (Dist). The engine's part is written out here: before the freeze gradients are
-averaged over the ranks, and clipped; after it each rank clips its own.
+DEEPSPEED is the folder deepspeed of DeepSpeed 0.18.4's sources: later versions do not have the classes. Its files
+runtime/fp16/onebit/adam.py or zoadam.py and runtime/comm/compressed.py are run as they are, the last one over gloo; of the op
+that packs signs on a GPU, numpy's packbits takes the place (Packer), and gloo is given sizes as it wants them (Dist). The
+engine's part is written out here: where the class wants sums, gradients are averaged over the ranks, and clipped; where it
+does not, each rank clips its own.
 
 Parameters are in fp32 and in Megatron's layout (matrices of linear layers transposed, query, key and value of a head side
 by side), which decides what a server's part is; gradients are computed in fp64. A step's batch is ../gpt2/train_batches.json's
@@ -27,7 +29,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 HERE = pathlib.Path(__file__).parent
 GPT2 = HERE.parent / "gpt2"
-STEPS, LR, DECAY, EPS, BETAS, HEADS, SAMPLES = 18, 5e-4, 0.1, 1e-4, (0.9, 0.95), 4, 48
+LR, DECAY, EPS, BETAS, HEADS, SAMPLES = 5e-4, 0.1, 1e-4, (0.9, 0.95), 4, 48
 
 
 class Dist:
@@ -64,12 +66,12 @@ def load(folder, name, file):
     return module
 
 
-def classes(folder):
+def class_of(folder, file, name):
     import deepspeed.ops.op_builder as builders
     builders.PackbitsBuilder = Packer
     module = load(folder, "deepspeed.runtime.comm.compressed", "runtime/comm/compressed.py")
     module.dist = Dist(module.dist)
-    return load(folder, "onebit_adam", "runtime/fp16/onebit/adam.py").OnebitAdam
+    return getattr(load(folder, "onebit_adam", "runtime/fp16/onebit/" + file), name)
 
 
 def to_megatron(name, x):
@@ -88,7 +90,8 @@ def from_megatron(name, x):
     return x.T if ".h." in name and x.ndim == 2 else x
 
 
-def rank_of(rank, ranks, folder, freeze, clip, out):
+def rank_of(rank, ranks, folder, case, out):
+    file, name, steps, clip, kwargs = case
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29531", RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK="0", DS_ACCELERATOR="cpu")
     torch.set_num_threads(1)
     import deepspeed
@@ -101,10 +104,10 @@ def rank_of(rank, ranks, folder, freeze, clip, out):
     engine = types.SimpleNamespace(mpu=None, local_rank=0, enable_backward_allreduce=True)
     groups = [dict(params=[p for p in own.values() if p.ndim == 2], weight_decay=DECAY),
               dict(params=[p for p in own.values() if p.ndim != 2], weight_decay=0)]
-    opt = classes(folder)(groups, deepspeed=engine, lr=LR, freeze_step=freeze, betas=BETAS, eps=EPS,
-                          comm_backend_name="compressed")
+    opt = class_of(folder, file, name)(groups, deepspeed=engine, lr=LR, betas=BETAS, eps=EPS, comm_backend_name="compressed",
+                                       **kwargs)
     batches, losses = json.loads((GPT2 / "train_batches.json").read_text()), []
-    for step in range(STEPS):
+    for step in range(steps):
         rows = batches[step % 5]["input_ids"]
         n = len(rows) // ranks
         ids = torch.tensor(rows[rank * n:(rank + 1) * n])
@@ -135,12 +138,31 @@ def sample(x):
     return dict(norm=x.norm().item(), n=x.numel(), every=every, x=x[::every].tolist())
 
 
+def onebit(ranks, freeze, clip):
+    return ranks, ("adam.py", "OnebitAdam", 18, clip, dict(freeze_step=freeze)), \
+        f"--optimizer onebitadam --onebit-freeze-step {freeze} --clip-grad {clip}"
+
+
+def zeroone(ranks, steps, clip, **own):
+    flags = " ".join(f"--{k.replace('_', '-')} {v}" for k, v in own.items())
+    return ranks, ("zoadam.py", "ZeroOneAdam", steps, clip, own), f"--optimizer zerooneadam {flags} --clip-grad {clip}"
+
+
+CASES = {
+    "result.json": [onebit(2, 13, 0), onebit(4, 13, 0), onebit(4, 14, 0.3)],
+    "zeroone.json": [
+        zeroone(2, 30, 0, var_freeze_step=18, var_update_scaler=4, local_step_scaler=2, local_step_clipper=4),
+        zeroone(4, 30, 0, var_freeze_step=18, var_update_scaler=4, local_step_scaler=2, local_step_clipper=4),
+        zeroone(2, 20, 0.3, var_freeze_step=6, var_update_scaler=2, local_step_scaler=3, local_step_clipper=3),
+    ],
+}
+
 if __name__ == "__main__":
-    cases = []
-    for ranks, freeze, clip in [(2, 13, 0), (4, 13, 0), (4, 14, 0.3)]:
-        out = torch.multiprocessing.Manager().dict()
-        torch.multiprocessing.spawn(rank_of, (ranks, sys.argv[1], freeze, clip, out), ranks)
-        print(ranks, freeze, clip, out["losses"][::5])
-        flags = f"--optimizer onebitadam --onebit-freeze-step {freeze} --clip-grad {clip}"
-        cases.append(dict(ranks=ranks, flags=flags, losses=out["losses"], params=out["params"]))
-    (HERE / "result.json").write_text(json.dumps(dict(torch=torch.__version__, cases=cases), indent=0) + "\n")
+    for file in sys.argv[2:]:
+        cases = []
+        for ranks, case, flags in CASES[file]:
+            out = torch.multiprocessing.Manager().dict()
+            torch.multiprocessing.spawn(rank_of, (ranks, sys.argv[1], case, out), ranks)
+            print(ranks, flags, out["losses"][::5])
+            cases.append(dict(ranks=ranks, flags=flags, losses=out["losses"], params=out["params"]))
+        (HERE / file).write_text(json.dumps(dict(torch=torch.__version__, cases=cases), indent=0) + "\n")
