@@ -37,6 +37,16 @@ enum { TX__CUT_MAX = 3 };
 int tx__piece_cut(tx_param_piece box[TX__CUT_MAX], const tx_param *p, const tx_param_piece *piece, int64_t first,
                   int64_t end);
 
+/* The rows of a part, and the fragments of them. */
+static inline const tx_params *tx__part_rows(const tx_ckpt_part *part, const tx_params *ps)
+{
+    return part->rows ? part->rows : ps;
+}
+static inline const tx_fragments *tx__part_kept(const tx_ckpt_part *part, const tx_fragments *kept)
+{
+    return part->rows ? part->kept : kept;
+}
+
 /* The fragments that a rank keeps; kept NULL: the whole of every row. */
 int tx__fragment_count(const tx_params *ps, const tx_fragments *kept);
 tx_fragment tx__fragment_at(const tx_params *ps, const tx_fragments *kept, int i);

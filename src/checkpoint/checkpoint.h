@@ -102,7 +102,9 @@ typedef struct tx_ckpt_part {
     float *flat;      /* NULL: `move` has the numbers */
     bool whole; /* flat has ps->numel elements, at the table's offsets; else kept->numel, at the fragments' `at` */
     tx_ckpt_move *move;
-    void *user; /* move's */
+    void *user;            /* move's */
+    const tx_params *rows; /* the tensors that it has, and the fragments of them; NULL: those of the whole list */
+    const tx_fragments *kept;
 } tx_ckpt_part;
 
 /* What a folder holds: of each format the number that enum tx_checkpoint_format has. */
@@ -159,7 +161,7 @@ void tx_checkpoint_save_abandon(tx_ckpt_save *s);
  * Errors: those of `move`. */
 tx_status tx_checkpoint_copy(tx_ckpt_part *copy, float *to, const tx_params *ps, const tx_fragments *kept,
                              const tx_ckpt_part *part, int n_parts);
-int64_t tx_checkpoint_copy_numel(const tx_params *ps, const tx_fragments *kept, int n_parts);
+int64_t tx_checkpoint_copy_numel(const tx_params *ps, const tx_fragments *kept, const tx_ckpt_part *part, int n_parts);
 
 /* Removes what saves of processes that have ended left in DIR unfinished, as every save does before it begins, and has
  * Megatron's tracker say what `latest` says; one rank's. */
@@ -184,12 +186,13 @@ tx_status tx_checkpoint_remove_others(const char *dir, tx_ckpt_kind kind, int64_
 /* The highest iteration in DIR that is there, whatever `latest` says; -1: there is none. */
 tx_status tx_checkpoint_newest(const char *dir, tx_ckpt_kind kind, int64_t *iteration);
 
-/* Space, before there is anything to save: the elements that this rank saves of each part; how many checkpoints
- * `n_saves` saves add at most at any time to those in the folder, of which --keep-last (0: keeps all) may remove
- * `there`; how many that is: those before `iteration` without `spare`; and the bytes that are free for DIR, which
- * exists.
+/* Space, before there is anything to save: the elements that this rank saves of a table's rows, and of all parts; how
+ * many checkpoints `n_saves` saves add at most at any time to those in the folder, of which --keep-last (0: keeps all)
+ * may remove `there`; how many that is: those before `iteration` without `spare`; and the bytes that are free for DIR,
+ * which exists.
  */
 int64_t tx_checkpoint_numel(const tx_params *ps, const tx_fragments *kept);
+int64_t tx_checkpoint_parts_numel(const tx_params *ps, const tx_fragments *kept, const tx_ckpt_part *part, int n_parts);
 int64_t tx_checkpoint_more(int64_t n_saves, int64_t keep_last, int64_t there);
 tx_status tx_checkpoint_count(const char *dir, tx_ckpt_kind kind, int64_t iteration, const char *spare, int64_t *n);
 tx_status tx_checkpoint_free_space(const char *dir, uint64_t *bytes);
@@ -276,6 +279,9 @@ tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, const 
 
 /* Whether it has a part of that name, such as "exp_avg". */
 bool tx_checkpoint_has(const tx_checkpoint *c, const char *part);
+
+/* The tensor that a part has for parameter p, as one rank has all of it. false: it has none. */
+bool tx_checkpoint_tensor(const tx_checkpoint *c, const char *part, const tx_param *p, tx_param *tensor);
 
 /* A parameter of a part, all of it, whichever shard p is; padding rows are zeroed. Not collective. TX_ERR_SHAPE: it is
  * not there, or in another shape.   @whole [p->whole] */

@@ -12,9 +12,11 @@ static int64_t part_numel(const tx_params *ps, const tx_fragments *kept)
     return kept ? kept->numel : ps->numel;
 }
 
-int64_t tx_checkpoint_copy_numel(const tx_params *ps, const tx_fragments *kept, int n_parts)
+int64_t tx_checkpoint_copy_numel(const tx_params *ps, const tx_fragments *kept, const tx_ckpt_part *part, int n_parts)
 {
-    return part_numel(ps, kept) * n_parts;
+    int64_t n = 0;
+    for (int i = 0; i < n_parts; i++) n += part_numel(tx__part_rows(&part[i], ps), tx__part_kept(&part[i], kept));
+    return n;
 }
 
 static void copy_flat(float *to, const float *from, int64_t n)
@@ -39,21 +41,33 @@ static tx_status copy_moved(float *to, const tx_ckpt_part *from, int part_number
     return TX_OK;
 }
 
+static tx_status copy_part(const tx_ckpt_part *copy, const tx_ckpt_part *from, int part_number, const tx_params *ps,
+                           const tx_fragments *kept)
+{
+    for (int n = tx__fragment_count(ps, kept), k = 0; k < n; k++) {
+        tx_fragment s = tx__fragment_at(ps, kept, k);
+        const tx_param *p = &ps->param[s.row];
+        float *y = tx__fragment_element(copy, ps, &s, s.first);
+        if (!p->counted || !s.numel) continue;
+        if (from->flat)
+            copy_flat(y, tx__fragment_element(from, ps, &s, s.first), s.numel);
+        else
+            TX_TRY(copy_moved(y, from, part_number, p, &s));
+    }
+    return TX_OK;
+}
+
 tx_status tx_checkpoint_copy(tx_ckpt_part *copy, float *to, const tx_params *ps, const tx_fragments *kept,
                              const tx_ckpt_part *part, int n_parts)
 {
     for (int i = 0; i < n_parts; i++) {
-        copy[i] = (tx_ckpt_part){ .name = part[i].name, .flat = to + i * part_numel(ps, kept), .whole = !kept };
-        for (int n = tx__fragment_count(ps, kept), k = 0; k < n; k++) {
-            tx_fragment s = tx__fragment_at(ps, kept, k);
-            const tx_param *p = &ps->param[s.row];
-            float *y = tx__fragment_element(&copy[i], ps, &s, s.first);
-            if (!p->counted || !s.numel) continue;
-            if (part[i].flat)
-                copy_flat(y, tx__fragment_element(&part[i], ps, &s, s.first), s.numel);
-            else
-                TX_TRY(copy_moved(y, &part[i], i, p, &s));
-        }
+        const tx_params *rows = tx__part_rows(&part[i], ps);
+        const tx_fragments *own = tx__part_kept(&part[i], kept);
+        copy[i] = (tx_ckpt_part){
+            .name = part[i].name, .flat = to, .whole = !own, .rows = part[i].rows, .kept = part[i].kept
+        };
+        TX_TRY(copy_part(&copy[i], &part[i], i, rows, own));
+        to += part_numel(rows, own);
     }
     return TX_OK;
 }

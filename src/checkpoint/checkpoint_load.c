@@ -384,7 +384,8 @@ static bool is_of_group(const tx__saved *s, const char *group)
     return !strncmp(s->name, group, n) && s->name[n] == '.';
 }
 
-/* Sets seen[i] for every saved tensor i that this rank has a shard of. */
+/* Sets seen[i] for every saved tensor i of a parameter that this rank has a shard of. A part of only some parameters
+ * may have been saved of all, as once Muon's second one was: what it has more is not read. */
 static void mark_seen(const tx_checkpoint *c, const tx_params *ps, const char *group, unsigned char *seen)
 {
     char key[TX__NAME_CAP];
@@ -454,11 +455,11 @@ static tx_status compare(const tx_checkpoint *c, const tx_params *ps, const tx_c
     for (int i = 0; i < n_parts; i++) {
         if (!strcmp(part[i].name, TX_CKPT_MODEL)) continue;
         with_state = true;
-        TX_TRY(has_part(c, part[i].name));
+        if (tx__part_rows(&part[i], ps)->n) TX_TRY(has_part(c, part[i].name));
     }
     if (with_state) TX_TRY(has_no_others(c, part, n_parts));
     for (int i = 0; i < n_parts && !d.n; i++) /* when the model differs, its optimizer state does so in the same way */
-        TX_GOTO(compare_group(c, ps, part[i].name, seen, &d));
+        TX_GOTO(compare_group(c, tx__part_rows(&part[i], ps), part[i].name, seen, &d));
     if (d.n) st = report(c, &d);
 out:
     tx_free(d.list);
@@ -520,8 +521,11 @@ static void read_elements(const tx_checkpoint *c, const char *part, const tx_par
     if (real < n) memset(x + (real > 0 ? real : 0), 0, (size_t)(n - (real > 0 ? real : 0)) * sizeof *x);
 }
 
-static void read_flat(const tx_checkpoint *c, const tx_params *ps, const tx_fragments *kept, const tx_ckpt_part *part)
+static void read_flat(const tx_checkpoint *c, const tx_params *all, const tx_fragments *of_all,
+                      const tx_ckpt_part *part)
 {
+    const tx_params *ps = tx__part_rows(part, all);
+    const tx_fragments *kept = tx__part_kept(part, of_all);
     int n = tx__fragment_count(ps, kept);
 #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < n; i++) {
@@ -531,9 +535,11 @@ static void read_flat(const tx_checkpoint *c, const tx_params *ps, const tx_frag
 }
 
 /* @window [TX_CKPT_WINDOW] */
-static tx_status read_moved(const tx_checkpoint *c, const tx_params *ps, const tx_fragments *kept,
+static tx_status read_moved(const tx_checkpoint *c, const tx_params *all, const tx_fragments *of_all,
                             const tx_ckpt_part *part, int part_number, float *window)
 {
+    const tx_params *ps = tx__part_rows(part, all);
+    const tx_fragments *kept = tx__part_kept(part, of_all);
     for (int n = tx__fragment_count(ps, kept), i = 0; i < n; i++) {
         tx_fragment s = tx__fragment_at(ps, kept, i);
         for (int64_t at = s.first, end = s.first + s.numel; at < end; at += TX_CKPT_WINDOW) {
@@ -575,7 +581,7 @@ tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, const 
     st = tx_comm_agree(c->group, st);
     if (!st)
         tx_debug("checkpoint: read %lld bytes of %d parts from the %zu files of %s, in %.3f s",
-                 (long long)(n_parts * tx_checkpoint_numel(ps, kept)) * (long long)sizeof(float), n_parts,
+                 (long long)tx_checkpoint_parts_numel(ps, kept, part, n_parts) * (long long)sizeof(float), n_parts,
                  c->m.n_shards, c->path, tx_clock() - start);
 out:
     tx_free(window);
@@ -588,6 +594,22 @@ bool tx_checkpoint_has(const tx_checkpoint *c, const char *part)
     for (size_t i = 0; i < c->m.n_saved; i++)
         if (is_of_group(&c->m.saved[i], part)) return true;
     return false;
+}
+
+bool tx_checkpoint_tensor(const tx_checkpoint *c, const char *part, const tx_param *p, tx_param *tensor)
+{
+    char name[TX__NAME_CAP];
+    snprintf(name, sizeof name, "%s.%s", part, p->name);
+    const tx__saved *s = tx__manifest_find(&c->m, name);
+    *tensor = tx_param_shard(p, 1, 0);
+    if (!s || fits(s, tensor)) return s != NULL;
+    tensor->n_dims = s->n_dims;
+    tensor->n_parts = 1;
+    tensor->split_dim = -1;
+    tensor->numel = 1;
+    for (int k = 0; k < 2; k++) tensor->numel *= tensor->dim[k] = tensor->whole[k] = k < s->n_dims ? s->dim[k] : 1;
+    tensor->rows_logical = tensor->whole_logical = tensor->dim[0];
+    return true;
 }
 
 tx_status tx_checkpoint_read_whole(const tx_checkpoint *c, const char *part, const tx_param *p, float *whole)

@@ -198,7 +198,7 @@ static void name_entry(entry *e, const tx_ckpt_part *part, const tx_param *p, co
 
 static void add_entry(job *j, int part, const tx_fragment *s, const tx_param_piece *box, int k, int n)
 {
-    const tx_param *p = &j->ps->param[s->row];
+    const tx_param *p = &tx__part_rows(&j->part[part], j->ps)->param[s->row];
     entry *e = &j->entry[j->n];
     name_entry(e, &j->part[part], p, box, k, n);
     e->of = (tx__saved){ .name = e->name, .n_dims = p->n_dims, .dim = { p->whole_logical, p->whole[1] } };
@@ -212,39 +212,41 @@ static void add_entry(job *j, int part, const tx_fragment *s, const tx_param_pie
     j->spec[j->n++] = (tx_st_spec){ e->key, TX_ST_F32, p->n_dims, { e->box.size[0], e->box.size[1] } };
 }
 
-/* The boxes of a fragment, of those that this rank saves; none of rows that pad the vocabulary. part < 0: they are only
- * counted. */
-static size_t list_fragment(job *j, int part, const tx_fragment *s)
+/* The boxes of a fragment, of those that this rank saves; none of rows that pad the vocabulary. */
+static size_t list_fragment(job *j, int part, const tx_fragment *s, bool only_count)
 {
-    const tx_param *p = &j->ps->param[s->row];
+    const tx_param *p = &tx__part_rows(&j->part[part], j->ps)->param[s->row];
     tx_param_piece piece[TX_PARAM_MAX_PIECES], box[TX__CUT_MAX];
     size_t n_boxes = 0;
     if (!p->counted) return 0;
     for (int n = tx_param_pieces(p, piece), k = 0; k < n; k++) {
         int n_cut = tx__piece_cut(box, p, &piece[k], s->first, s->first + s->numel);
         bool whole = n_cut == 1 && !memcmp(box[0].size, piece[k].size, sizeof box[0].size);
-        for (int i = 0; i < n_cut && part >= 0; i++) add_entry(j, part, s, &box[i], whole ? k : -1, n);
+        for (int i = 0; i < n_cut && !only_count; i++) add_entry(j, part, s, &box[i], whole ? k : -1, n);
         n_boxes += (size_t)n_cut;
     }
     return n_boxes;
 }
 
-static size_t list_part(job *j, int part)
+static size_t list_part(job *j, int part, bool only_count)
 {
+    const tx_params *rows = tx__part_rows(&j->part[part], j->ps);
+    const tx_fragments *kept = tx__part_kept(&j->part[part], j->kept);
     size_t n_boxes = 0;
-    for (int n = tx__fragment_count(j->ps, j->kept), i = 0; i < n; i++) {
-        tx_fragment s = tx__fragment_at(j->ps, j->kept, i);
-        n_boxes += list_fragment(j, part, &s);
+    for (int n = tx__fragment_count(rows, kept), i = 0; i < n; i++) {
+        tx_fragment s = tx__fragment_at(rows, kept, i);
+        n_boxes += list_fragment(j, part, &s, only_count);
     }
     return n_boxes;
 }
 
 static tx_status list_tensors(job *j)
 {
-    size_t n = list_part(j, -1) * (size_t)j->n_parts;
+    size_t n = 0;
+    for (int part = 0; part < j->n_parts; part++) n += list_part(j, part, true);
     TX_TRY(tx_alloc(&j->entry, n, sizeof *j->entry, "names of tensors"));
     TX_TRY(tx_alloc(&j->spec, n, sizeof *j->spec, "a list of tensors"));
-    for (int part = 0; part < j->n_parts; part++) list_part(j, part);
+    for (int part = 0; part < j->n_parts; part++) list_part(j, part, false);
     for (size_t i = 0; i < j->n; i++) {
         uint64_t bytes;
         TX_TRY(tx_st_spec_bytes(&j->spec[i], &bytes));
@@ -327,7 +329,7 @@ static tx_status put_elements(job *j, tx_st_writer *w, const entry *e, int64_t f
 {
     const tx_ckpt_part *part = &j->part[e->part];
     if (part->flat) {
-        const float *x = tx__fragment_element(part, j->ps, &e->fragment, first);
+        const float *x = tx__fragment_element(part, tx__part_rows(part, j->ps), &e->fragment, first);
         return tx_st_writer_put_f32(w, x, (size_t)n, TX_ST_F32);
     }
     while (n) {

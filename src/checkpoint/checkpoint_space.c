@@ -19,6 +19,14 @@ int64_t tx_checkpoint_numel(const tx_params *ps, const tx_fragments *kept)
     return n;
 }
 
+int64_t tx_checkpoint_parts_numel(const tx_params *ps, const tx_fragments *kept, const tx_ckpt_part *part, int n_parts)
+{
+    int64_t n = 0;
+    for (int i = 0; i < n_parts; i++)
+        n += tx_checkpoint_numel(tx__part_rows(&part[i], ps), tx__part_kept(&part[i], kept));
+    return n;
+}
+
 /* With --keep-last the first saves add to what lies there, until that many are left; from then on each one is removed
  * again, but only behind the save that makes it superfluous. */
 int64_t tx_checkpoint_more(int64_t n_saves, int64_t keep_last, int64_t there)

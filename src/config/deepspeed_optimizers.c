@@ -10,7 +10,7 @@
 #define OF_ALL "lr|weight_decay|max_grad_norm"
 
 static const tx__ds_optimizer optimizers[] = {
-#define ROW(constant, word, type, name, other, params, traits) { constant, word, name, other, params },
+#define ROW(constant, word, type, name, other, params, ...) { constant, word, name, other, params },
     TX_OPTIMIZERS(ROW)
 #undef ROW
 };

@@ -86,7 +86,7 @@ static tx_py *divided_state(tx__file *f, const tx__rank *r)
     for (int i = 0; i < r->n_groups; i++) {
         const tx__group *g = &r->group[i];
         const tx_py *one[TX_OPTIM_MAX_STATE];
-        for (int k = 0; k < tx__optim_of(f->c)->n_state; k++)
+        for (int k = 0; k < tx__optim_of(f->c)->keeps->n; k++)
             one[k] = divided_flat(f, r, g, tx__state_part(f->c, k), r->dp);
         tx__set_at(f, state, i, tx__optim_state(f, one));
         tx__append(f, flat, divided_flat(f, r, g, 0, r->dp));

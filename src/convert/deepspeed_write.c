@@ -50,7 +50,7 @@ tx_py *tx__ds_flat(tx__file *f, const tx__rank *r, const tx__group *g, int part,
 tx_py *tx__ds_flat_state(tx__file *f, const tx__rank *r, const tx__group *g, int64_t begin, int64_t end)
 {
     const tx_py *state[TX_OPTIM_MAX_STATE];
-    for (int k = 0; k < tx__optim_of(f->c)->n_state; k++)
+    for (int k = 0; k < tx__optim_of(f->c)->keeps->n; k++)
         state[k] = tx__ds_flat(f, r, g, tx__state_part(f->c, k), begin, end);
     return tx__optim_state(f, state);
 }

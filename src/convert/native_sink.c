@@ -1,8 +1,57 @@
 /* native_sink.c - a checkpoint of triax, written by one rank from whatever a source has. */
 #include <string.h>
 
+#include "base/alloc.h"
 #include "checkpoint/checkpoint.h"
 #include "convert/sink.h"
+
+/* The tensors of a part of a native checkpoint, which may have some only, in shapes of their own. */
+typedef struct own_tensors {
+    tx_conversion *c;
+    tx_params rows;    /* owned */
+    tx_fragments kept; /* owned */
+    int *of;           /* owned; the parameter that each belongs to */
+} own_tensors;
+
+/* A tx_ckpt_move of those. */
+static tx_status move_own(void *user, const tx_ckpt_window *w, bool store)
+{
+    const own_tensors *o = user;
+    const float *whole;
+    int i = w->fragment->row;
+    TX_ASSERT(!store);
+    TX_TRY(tx_conversion_fetch_tensor(o->c, w->part, o->of[i], &o->rows.param[i], &whole));
+    memcpy(w->buf, whole + w->first, (size_t)w->n * sizeof *w->buf);
+    return TX_OK;
+}
+
+static tx_status list_own(own_tensors *o, tx_conversion *c, tx_ckpt_part *part)
+{
+    static const char what[] = "names of tensors";
+    const tx_params *ps = &c->m->params;
+    o->c = c;
+    TX_TRY(tx_alloc(&o->rows.param, (size_t)ps->n + 1, sizeof *o->rows.param, what));
+    TX_TRY(tx_alloc(&o->kept.fragment, (size_t)ps->n + 1, sizeof *o->kept.fragment, what));
+    TX_TRY(tx_alloc(&o->of, (size_t)ps->n + 1, sizeof *o->of, what));
+    for (int row = 0; row < ps->n; row++) {
+        tx_param *p = &o->rows.param[o->rows.n];
+        if (!tx_checkpoint_tensor(c->src->native, part->name, &ps->param[row], p)) continue;
+        o->kept.fragment[o->kept.n++] = (tx_fragment){ .row = o->rows.n, .numel = p->numel };
+        o->of[o->rows.n++] = row;
+    }
+    part->rows = &o->rows;
+    part->kept = &o->kept;
+    part->move = move_own;
+    part->user = o;
+    return TX_OK;
+}
+
+static void free_own(own_tensors *o)
+{
+    tx_params_deinit(&o->rows);
+    tx_free(o->kept.fragment);
+    tx_free(o->of);
+}
 
 /* A tx_ckpt_move: the window of a parameter that is asked for next. */
 static tx_status move(void *user, const tx_ckpt_window *w, bool store)
@@ -36,6 +85,7 @@ static tx_status config_of(const tx_conversion *c, json_t **out)
 static tx_status write(tx_conversion *c)
 {
     tx_ckpt_part part[TX_CKPT_MAX_PARTS];
+    own_tensors own[TX_CKPT_MAX_PARTS] = { { .c = NULL } };
     tx_ckpt_state state = c->src->state;
     json_t *config;
     int n = c->with_optim ? c->src->n_parts : 1;
@@ -44,13 +94,17 @@ static tx_status write(tx_conversion *c)
     state.tokenizer = c->tokenizer;
     if (!state.seed) state.seed = (uint64_t)c->cfg->seed;
     TX_TRY(config_of(c, &config));
-    tx_status st = tx_checkpoint_save(&(tx_ckpt_save_args){ .dir = c->out,
-                                                            .state = &state,
-                                                            .config = config,
-                                                            .ps = &c->m->params,
-                                                            .part = part,
-                                                            .n_parts = n,
-                                                            .group = &tx_comm_self });
+    tx_status st = TX_OK;
+    for (int i = 1; i < n && !st && c->src->native; i++) st = list_own(&own[i], c, &part[i]);
+    if (!st)
+        st = tx_checkpoint_save(&(tx_ckpt_save_args){ .dir = c->out,
+                                                      .state = &state,
+                                                      .config = config,
+                                                      .ps = &c->m->params,
+                                                      .part = part,
+                                                      .n_parts = n,
+                                                      .group = &tx_comm_self });
+    for (int i = 1; i < n; i++) free_own(&own[i]);
     json_decref(config);
     return st;
 }

@@ -47,20 +47,20 @@ static int64_t value_bytes(const tx_config *cfg)
     return cfg->bf16 || cfg->fp16 ? 2 : 4;
 }
 
-static int64_t native_bytes(int64_t numel, int n_parts)
+static int64_t native_bytes(int64_t numel)
 {
-    return numel * n_parts * (int64_t)sizeof(float);
+    return numel * (int64_t)sizeof(float);
 }
 
 /* Of fp32 weights there are masters, too, where DeepSpeed divides them. */
-int64_t tx_save_bytes(const tx_config *cfg, int64_t numel, int n_parts)
+int64_t tx_save_bytes(const tx_config *cfg, int64_t numel, int64_t all)
 {
-    return native_bytes(numel, n_parts) + (sink_of(cfg) && n_parts > 1 ? numel * value_bytes(cfg) : 0);
+    return native_bytes(all) + (sink_of(cfg) && all > numel ? numel * value_bytes(cfg) : 0);
 }
 
-int64_t tx_save_bytes_passing(const tx_config *cfg, int64_t numel, int n_parts)
+int64_t tx_save_bytes_passing(const tx_config *cfg, int64_t all)
 {
-    return sink_of(cfg) ? native_bytes(numel, n_parts) : 0;
+    return sink_of(cfg) ? native_bytes(all) : 0;
 }
 
 static void destroy(tx_save *s)
@@ -89,8 +89,9 @@ static tx_status check_space(const tx_save *s, int64_t numel)
 {
     uint64_t have;
     const tx_config *cfg = s->a.cfg;
-    uint64_t need = TX_CKPT_SPARE + (uint64_t)tx_save_bytes(cfg, numel, s->a.n_parts) +
-                    (uint64_t)tx_save_bytes_passing(cfg, numel, s->a.n_parts);
+    int64_t all = numel * s->a.n_parts; /* what other formats have a place for is of all parameters */
+    uint64_t need =
+        TX_CKPT_SPARE + (uint64_t)tx_save_bytes(cfg, numel, all) + (uint64_t)tx_save_bytes_passing(cfg, all);
     TX_TRY(tx_checkpoint_free_space(s->dir, &have));
     if (have >= need) return TX_OK;
     return TX_FAIL(TX_ERR_IO,

@@ -50,9 +50,9 @@ tx_status tx_save_finish(tx_save *s, bool *more);
 
 void tx_save_abandon(tx_save *s); /* not collective: for a rank whose job ends; NULL allowed */
 
-/* Bytes that a save of `numel` elements in all, in n_parts, leaves on the disk; and how many more it takes while it
- * runs. */
-int64_t tx_save_bytes(const tx_config *cfg, int64_t numel, int n_parts);
-int64_t tx_save_bytes_passing(const tx_config *cfg, int64_t numel, int n_parts);
+/* Bytes that a save of the weights' `numel` elements and of `all` of all parts leaves on the disk; and how many more
+ * it takes while it runs. */
+int64_t tx_save_bytes(const tx_config *cfg, int64_t numel, int64_t all);
+int64_t tx_save_bytes_passing(const tx_config *cfg, int64_t all);
 
 #endif

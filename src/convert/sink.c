@@ -32,6 +32,11 @@ tx_status tx_conversion_check(const tx_conversion *c)
 
 tx_status tx_conversion_fetch(tx_conversion *c, int part, int row, const float **whole)
 {
+    return tx_conversion_fetch_tensor(c, part, row, &c->m->params.param[row], whole);
+}
+
+tx_status tx_conversion_fetch_tensor(tx_conversion *c, int part, int row, const tx_param *tensor, const float **whole)
+{
     const tx_params *ps = &c->m->params;
     if (!c->whole) {
         TX_TRY(tx_alloc(&c->whole, (size_t)tx_params_largest_whole(ps), sizeof *c->whole, "a tensor"));
@@ -39,7 +44,7 @@ tx_status tx_conversion_fetch(tx_conversion *c, int part, int row, const float *
     }
     if (c->part != part || c->row != row) {
         c->row = -1;
-        TX_TRY(tx_source_read_whole(c->src, c->m, part, &ps->param[row], c->whole));
+        TX_TRY(tx_source_read_whole(c->src, c->m, part, tensor, c->whole));
         c->part = part;
         c->row = row;
     }

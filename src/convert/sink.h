@@ -56,4 +56,7 @@ tx_status tx_conversion_check(const tx_conversion *c);
  * row reads nothing again.   *whole [p->whole], padding zeroed */
 tx_status tx_conversion_fetch(tx_conversion *c, int part, int row, const float **whole);
 
+/* The same of a native source's tensor for that row, in the shape that it has there (tx_checkpoint_tensor). */
+tx_status tx_conversion_fetch_tensor(tx_conversion *c, int part, int row, const tx_param *tensor, const float **whole);
+
 #endif

@@ -266,9 +266,9 @@ static void add_state(tx_source *src, const char *name)
 static bool has_buffers_of(const tx_source *src, const tx_optim_type *o)
 {
     int n = 0;
-    for (int k = 0; k < o->n_state; k++)
-        for (int i = 1; i < src->n_parts; i++) n += !strcmp(src->part[i], o->state_name[k]);
-    return n && n == o->n_state && n == src->n_parts - 1;
+    for (int k = 0; k < o->keeps->n; k++)
+        for (int i = 1; i < src->n_parts; i++) n += !strcmp(src->part[i], o->keeps->state[k].name);
+    return n && n == o->keeps->n && n == src->n_parts - 1;
 }
 
 /* The one that the options name, if the buffers are its: two may have the same names. */
@@ -295,7 +295,7 @@ static tx_status open_native(tx_source *src)
     src->part[src->n_parts++] = TX_CKPT_MODEL;
     const tx_optim_type *o;
     for (int i = 0; (o = tx_optim_type_at(i)); i++)
-        for (int k = 0; k < o->n_state; k++) add_state(src, o->state_name[k]);
+        for (int k = 0; k < o->keeps->n; k++) add_state(src, o->keeps->state[k].name);
     find_optimizer(src);
     return TX_OK;
 }

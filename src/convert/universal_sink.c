@@ -47,9 +47,9 @@ static tx_status write_parameters(tx_conversion *c, const char *zero, bool pipel
         TX_TRY(tx_path_join(dir, sizeof dir, zero, name));
         TX_TRY(tx_make_dirs(dir));
         TX_TRY(write_part(c, dir, i, 0, "fp32.pt"));
-        for (int k = 0; k < tx__optim_of(c)->n_state; k++) {
+        for (int k = 0; k < tx__optim_of(c)->keeps->n; k++) {
             char file[64];
-            snprintf(file, sizeof file, "%s.pt", tx__optim_of(c)->state_name[k]);
+            snprintf(file, sizeof file, "%s.pt", tx__optim_of(c)->keeps->state[k].name);
             TX_TRY(write_part(c, dir, i, tx__state_part(c, k), file));
         }
         TX_TRY(write_step(c, dir));

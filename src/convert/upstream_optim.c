@@ -9,15 +9,15 @@ void tx__upstream_parts(tx_source *src, enum tx_optimizer_kind kind)
     src->n_parts = 0;
     src->optimizer = kind;
     src->part[src->n_parts++] = TX_CKPT_MODEL;
-    for (int k = 0; kind && k < tx_optim_type_of(kind)->n_state; k++)
-        src->part[src->n_parts++] = tx_optim_type_of(kind)->state_name[k];
+    for (int k = 0; kind && k < tx_optim_type_of(kind)->keeps->n; k++)
+        src->part[src->n_parts++] = tx_optim_type_of(kind)->keeps->state[k].name;
 }
 
 tx__torch_state tx__torch_state_like(enum tx_optimizer_kind kind)
 {
     const tx_optim_type *o = tx_optim_type_of(kind);
-    tx__torch_state has = { .kind = kind, .n = o->n_state };
-    for (int k = 0; k < o->n_state; k++) has.name[k] = o->state_name[k];
+    tx__torch_state has = { .kind = kind, .n = o->keeps->n };
+    for (int k = 0; k < o->keeps->n; k++) has.name[k] = o->keeps->state[k].name;
     return has;
 }
 
@@ -25,7 +25,7 @@ tx__torch_state tx__torch_state_like(enum tx_optimizer_kind kind)
 static int matches(const tx_py *state, const tx_py *group, const tx_optim_type *o, tx__torch_state *has)
 {
     int n = 0;
-    for (int k = 0; k < o->n_state; k++, n++) {
+    for (int k = 0; k < o->keeps->n; k++, n++) {
         const char *other = o->other_name[k];
         if (tx_py_tensor(tx_py_get(state, has->name[k]))) continue;
         if (!other || !tx_py_tensor(tx_py_get(state, other))) return 0;

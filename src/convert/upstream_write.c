@@ -26,7 +26,7 @@ bool tx__is_tied(const tx_conversion *c)
 int tx__state_part(const tx_conversion *c, int k)
 {
     for (int i = 0; i < c->src->n_parts; i++)
-        if (!strcmp(c->src->part[i], tx__optim_of(c)->state_name[k])) return i;
+        if (!strcmp(c->src->part[i], tx__optim_of(c)->keeps->state[k].name)) return i;
     return -1;
 }
 
@@ -848,7 +848,7 @@ tx_py *tx__optim_state(tx__file *f, const tx_py *const *state)
     const bool other = f->c->zero_stage && o->other_name[0];
     tx_py *s = tx_py_dict(f->a);
     tx__set(f, s, "step", o->counts || other ? tx_py_of_int(f->a, step) : tx__file_number(f, (float)step));
-    for (int k = 0; k < o->n_state; k++) tx__set(f, s, other ? o->other_name[k] : o->state_name[k], state[k]);
+    for (int k = 0; k < o->keeps->n; k++) tx__set(f, s, other ? o->other_name[k] : o->keeps->state[k].name, state[k]);
     return s;
 }
 
@@ -860,7 +860,7 @@ tx_py *tx__torch_optimizer(tx__file *f, const tx__rank *r)
         for (int i = group->first; i < group->first + group->n; i++) {
             const tx__rank_row *row = &r->row[r->order[i]];
             const tx_py *one[TX_OPTIM_MAX_STATE];
-            for (int k = 0; k < tx__optim_of(f->c)->n_state; k++)
+            for (int k = 0; k < tx__optim_of(f->c)->keeps->n; k++)
                 one[k] = tx__file_shard(f, TX_PT_F32, tx__state_part(f->c, k), row);
             tx__set_at(f, state, i, tx__optim_state(f, one));
         }

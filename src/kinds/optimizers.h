@@ -20,35 +20,56 @@ enum {
     TX_OPTIMIZER_COMPRESSED = 128 /* after a while ranks send signs in place of gradients (zero/compressed.h) */
 };
 
+/* Of which tensors a buffer of state has numbers. */
+typedef enum tx_state_of {
+    TX_STATE_OF_ALL,   /* one for each element of every tensor */
+    TX_STATE_OF_OTHERS /* the same, but nothing of matrices that are updated whole (TX_OPTIMIZER_MATRICES) */
+} tx_state_of;
+
+typedef struct tx_optimizer_buffer {
+    const char *name; /* torch's, Megatron's and DeepSpeed's, and in checkpoints: "exp_avg" */
+    tx_state_of of;
+} tx_optimizer_buffer;
+
 /*   X(constant, word, its tx_optim_type (optim/optim.h), DeepSpeed's name, another name in DeepSpeed's JSON or NULL,
- *     what optimizer.params there may have beside lr, weight_decay and max_grad_norm, traits) */
+ *     what optimizer.params there may have beside lr, weight_decay and max_grad_norm, traits, its buffers of state...)
+ */
 /* clang-format off */
 #define TX_OPTIMIZERS(X)                                                                                            \
     X(TX_OPTIMIZER_ADAM, "adam", tx_optim_adam, "Adam", "AdamW",                                                    \
       "betas|eps|torch_adam|adam_w_mode|bias_correction|amsgrad|fused|foreach|set_grad_none|fp32_optimizer_states", \
       TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_MEGATRON | TX_OPTIMIZER_DEEPSPEED |                  \
-          TX_OPTIMIZER_UNIVERSAL)                                                                                   \
+          TX_OPTIMIZER_UNIVERSAL,                                                                                   \
+      { "exp_avg", TX_STATE_OF_ALL }, { "exp_avg_sq", TX_STATE_OF_ALL })                                            \
     X(TX_OPTIMIZER_SGD, "sgd", tx_optim_sgd, "SGD", NULL,                                                           \
       "momentum|nesterov|dampening|maximize|fused|foreach|differentiable",                                          \
-      TX_OPTIMIZER_MEGATRON | TX_OPTIMIZER_DEEPSPEED)                                                               \
+      TX_OPTIMIZER_MEGATRON | TX_OPTIMIZER_DEEPSPEED,                                                               \
+      { "momentum_buffer", TX_STATE_OF_ALL })                                                                       \
     X(TX_OPTIMIZER_LION, "lion", tx_optim_lion, "Lion", NULL, "betas|set_grad_none|fp32_optimizer_states",          \
-      TX_OPTIMIZER_BETAS | TX_OPTIMIZER_MEGATRON | TX_OPTIMIZER_DEEPSPEED)                                          \
+      TX_OPTIMIZER_BETAS | TX_OPTIMIZER_MEGATRON | TX_OPTIMIZER_DEEPSPEED,                                          \
+      { "exp_avg", TX_STATE_OF_ALL })                                                                               \
     X(TX_OPTIMIZER_ADAGRAD, "adagrad", tx_optim_adagrad, "Adagrad", NULL,                                           \
       "eps|lr_decay|initial_accumulator_value|amsgrad|maximize|fused|foreach|differentiable|fp32_optimizer_states", \
-      TX_OPTIMIZER_DEEPSPEED)                                                                                       \
+      TX_OPTIMIZER_DEEPSPEED,                                                                                       \
+      { "sum", TX_STATE_OF_ALL })                                                                                   \
     X(TX_OPTIMIZER_LAMB, "lamb", tx_optim_lamb, "Lamb", "FusedLamb",                                                \
       "betas|eps|bias_correction|eps_inside_sqrt|max_coeff|min_coeff|amsgrad",                                      \
-      TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_DEEPSPEED | TX_OPTIMIZER_NORMS)                         \
+      TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_DEEPSPEED | TX_OPTIMIZER_NORMS,                      \
+      { "exp_avg", TX_STATE_OF_ALL }, { "exp_avg_sq", TX_STATE_OF_ALL })                                            \
     X(TX_OPTIMIZER_MUON, "muon", tx_optim_muon, "Muon", NULL,                                                       \
       "betas|eps|momentum|muon_lr|adam_lr|ns_method|per_head_muon|adam_w_mode|torch_adam",                          \
-      TX_OPTIMIZER_BETAS | TX_OPTIMIZER_MATRICES)                                                                   \
+      TX_OPTIMIZER_BETAS | TX_OPTIMIZER_MATRICES,                                                                   \
+      { "muon_exp_avg", TX_STATE_OF_ALL }, { "muon_exp_avg_sq", TX_STATE_OF_OTHERS })                               \
     X(TX_OPTIMIZER_ONEBIT_ADAM, "onebitadam", tx_optim_onebit_adam, "OneBitAdam", NULL,                             \
       "freeze_step|cuda_aware|comm_backend_name|betas|eps|bias_correction|amsgrad",                                 \
-      TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_COMPRESSED)                                          \
+      TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_COMPRESSED, \
+      { "exp_avg", TX_STATE_OF_ALL }, { "exp_avg_sq", TX_STATE_OF_ALL }) \
     X(TX_OPTIMIZER_ZEROONE_ADAM, "zerooneadam", tx_optim_zeroone_adam, "ZeroOneAdam", NULL,                         \
       "var_freeze_step|var_update_scaler|local_step_scaler|local_step_clipper|cuda_aware|comm_backend_name|betas|"  \
       "eps|bias_correction|eps_inside_sqrt|amsgrad",                                                                \
-      TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_COMPRESSED)
+      TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_COMPRESSED, \
+      { "exp_avg", TX_STATE_OF_ALL }, { "exp_avg_sq", TX_STATE_OF_ALL }, { "momentum_accumulator", TX_STATE_OF_ALL }, \
+      { "shared_weights", TX_STATE_OF_ALL })
 
 #define TX_OPTIMIZERS_HELP \
     "adam: with decoupled weight decay, or with --no-decoupled-weight-decay as part of the gradient; sgd: with momentum, "   \
@@ -69,8 +90,8 @@ TX_KIND(optimizer_kind, TX_OPTIMIZERS)
 
 TX_KIND(lamb_correction, TX_LAMB_CORRECTIONS)
 
-#define TX_OPTIMIZER_TRAITS(constant, word, type, name, other, params, traits) case constant: return (traits);
-#define TX_OPTIMIZER_NAME(constant, word, type, name, other, params, traits) case constant: return name;
+#define TX_OPTIMIZER_TRAITS(constant, word, type, name, other, params, traits, ...) case constant: return (traits);
+#define TX_OPTIMIZER_NAME(constant, word, type, name, other, params, traits, ...) case constant: return name;
 /* clang-format on */
 
 /* Traits, 0 of 0; DeepSpeed's name. */

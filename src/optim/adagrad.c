@@ -14,8 +14,7 @@ static const tx_optim_member member[] = {
 };
 
 /* As torch's Adagrad; DeepSpeed's for offloaded state is the same, and calls the sum exp_avg_sq. */
-const tx_optim_type tx_optim_adagrad = { .n_state = 1,
-                                         .state_name = { "sum" },
+const tx_optim_type tx_optim_adagrad = { .keeps = &tx_optim_adagrad_keeps,
                                          .other_name = { "exp_avg_sq" },
                                          .member = member,
                                          .eps = offsetof(tx_config, adagrad_eps),

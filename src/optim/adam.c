@@ -15,8 +15,7 @@ static const tx_optim_member member[] = { { "betas", { "adam_beta1", "adam_beta2
                                           { .key = NULL } };
 
 /* As apex's FusedAdam and torch's AdamW; without decoupled decay as torch's Adam. */
-const tx_optim_type tx_optim_adam = { .n_state = 2,
-                                      .state_name = { "exp_avg", "exp_avg_sq" },
+const tx_optim_type tx_optim_adam = { .keeps = &tx_optim_adam_keeps,
                                       .member = member,
                                       .betas = { offsetof(tx_config, adam_beta1), offsetof(tx_config, adam_beta2) },
                                       .eps = offsetof(tx_config, adam_eps),

@@ -31,7 +31,7 @@ tx_status tx_optim_check_client(const tx_client_optimizer *from)
 
 int tx_optim_n_state(const tx_config *cfg, const tx_client_optimizer *client)
 {
-    return client ? client->n_state : tx_optim_type_of(cfg->optimizer)->n_state;
+    return client ? client->n_state : tx_optim_type_of(cfg->optimizer)->keeps->n;
 }
 
 bool tx_optim_has_norms(const tx_config *cfg, const tx_client_optimizer *client)
@@ -60,7 +60,7 @@ static tx_status call(const tx_optim *o, const tx_optim_range *r, const tx_optim
                               .lr = s->lr,
                               .weight_decay = s->weight_decay,
                               .step = s->t };
-    for (int k = 0; k < o->type->n_state; k++) u.state[k] = r->state[k] + at;
+    for (int k = 0; k < o->type->keeps->n; k++) u.state[k] = r->state[k] + at;
     return o->client->step(o->client->user, &u);
 }
 
@@ -89,7 +89,9 @@ static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, con
     return TX_OK;
 }
 
-tx_optim_type tx__optim_of_client(const tx_client_optimizer *o)
+tx_optim_type tx__optim_of_client(const tx_client_optimizer *o, tx_optim_keeps *keeps)
 {
-    return (tx_optim_type){ .n_state = o->n_state, .state_name = { o->state_name[0], o->state_name[1] }, .step = step };
+    *keeps = (tx_optim_keeps){ .n = o->n_state };
+    for (int k = 0; k < o->n_state; k++) keeps->state[k] = (tx_optimizer_buffer){ o->state_name[k], TX_STATE_OF_ALL };
+    return (tx_optim_type){ .keeps = keeps, .step = step };
 }

@@ -71,8 +71,7 @@ static const tx_optim_member member[] = { { "betas", { "adam_beta1", "adam_beta2
                                           { "min_coeff", { "lamb_min_coeff" } },
                                           { .key = NULL } };
 
-const tx_optim_type tx_optim_lamb = { .n_state = 2,
-                                      .state_name = { "exp_avg", "exp_avg_sq" },
+const tx_optim_type tx_optim_lamb = { .keeps = &tx_optim_lamb_keeps,
                                       .member = member,
                                       .counts = true,
                                       .betas = { offsetof(tx_config, adam_beta1), offsetof(tx_config, adam_beta2) },

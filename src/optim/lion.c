@@ -13,8 +13,7 @@ static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, con
 static const tx_optim_member member[] = { { "betas", { "lion_beta1", "lion_beta2" } }, { .key = NULL } };
 
 /* As DeepSpeed's FusedLion; an average of exactly 0 moves nothing, as in the paper. */
-const tx_optim_type tx_optim_lion = { .n_state = 1,
-                                      .state_name = { "exp_avg" },
+const tx_optim_type tx_optim_lion = { .keeps = &tx_optim_lion_keeps,
                                       .member = member,
                                       .counts = true,
                                       .betas = { offsetof(tx_config, lion_beta1), offsetof(tx_config, lion_beta2) },

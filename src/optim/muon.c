@@ -33,10 +33,9 @@ static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, con
     return TX_OK;
 }
 
-/* Both buffers are everything's; of a matrix the second one stays zero. */
+/* The second buffer is Adam's alone (kinds/optimizers.h). */
 const tx_optim_type tx_optim_muon = {
-    .n_state = 2,
-    .state_name = { "muon_exp_avg", "muon_exp_avg_sq" },
+    .keeps = &tx_optim_muon_keeps,
     .betas = { offsetof(tx_config, adam_beta1), offsetof(tx_config, adam_beta2) },
     .eps = offsetof(tx_config, adam_eps),
     .step = step,

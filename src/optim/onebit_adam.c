@@ -72,8 +72,7 @@ static const tx_optim_member member[] = { { "betas", { "adam_beta1", "adam_beta2
                                           { "eps", { "adam_eps" } },
                                           { .key = NULL } };
 
-const tx_optim_type tx_optim_onebit_adam = { .n_state = 2,
-                                             .state_name = { "exp_avg", "exp_avg_sq" },
+const tx_optim_type tx_optim_onebit_adam = { .keeps = &tx_optim_onebit_adam_keeps,
                                              .member = member,
                                              .counts = true,
                                              .betas = { offsetof(tx_config, adam_beta1),

@@ -21,6 +21,12 @@
 static const tx_optim_type *const types[] = { TX_OPTIMIZERS(TYPE_OF) };
 enum { N_TYPES = sizeof types / sizeof *types };
 
+#define KEEPS_OF(constant, word, type, name, other, params, traits, ...)                                     \
+    const tx_optim_keeps type##_keeps = {                                                                    \
+        (int)(sizeof((tx_optimizer_buffer[]){ __VA_ARGS__ }) / sizeof(tx_optimizer_buffer)), { __VA_ARGS__ } \
+    };
+TX_OPTIMIZERS(KEEPS_OF)
+
 const tx_optim_type *tx_optim_type_of(enum tx_optimizer_kind kind)
 {
     return types[kind];
@@ -82,7 +88,7 @@ tx_status tx_optim_init(tx_optim *o, const tx_optim_args *a)
                      .n_ranges = a->n_ranges,
                      .momentum = tx_optim_momentum(cfg),
                      .decoupled_lr = -1 };
-    if (client) o->own = tx__optim_of_client(client);
+    if (client) o->own = tx__optim_of_client(client, &o->own_keeps);
     o->type = client ? &o->own : tx_optim_type_of(cfg->optimizer);
     TX_ASSERT(o->type);
     tx_optim_betas_of(o->type, cfg, o->betas);

@@ -95,9 +95,14 @@ typedef struct tx_optim_signs {
 
 enum { TX_OPTIM_LINE = 240 };
 
+/* Its buffers of state. */
+typedef struct tx_optim_keeps {
+    int n;
+    tx_optimizer_buffer state[TX_OPTIM_MAX_STATE];
+} tx_optim_keeps;
+
 typedef struct tx_optim_type {
-    int n_state;
-    const char *state_name[TX_OPTIM_MAX_STATE]; /* torch's, Megatron's and DeepSpeed's: "exp_avg" */
+    const tx_optim_keeps *keeps;                /* what its row says */
     const char *other_name[TX_OPTIM_MAX_STATE]; /* as another class of theirs calls it, or NULL */
     const tx_optim_member *member; /* of one that Megatron's or DeepSpeed's checkpoints hold; NULL at the end */
     bool counts;                   /* their state's step is a whole number, not a tensor */
@@ -121,8 +126,10 @@ typedef struct tx_optim_type {
     tx_status (*place)(tx_ctx *c, const tx_optim_range *r);
 } tx_optim_type;
 
-/* Of each row: tx_optim_adam in adam.c, ... */
-#define TX_OPTIM_DECLARE(constant, word, type, ...) extern const tx_optim_type type;
+/* Of each row: tx_optim_adam in adam.c, ...; and in optim.c the row's buffers, tx_optim_adam_keeps. */
+#define TX_OPTIM_DECLARE(constant, word, type, ...) \
+    extern const tx_optim_type type;                \
+    extern const tx_optim_keeps type##_keeps;
 TX_OPTIMIZERS(TX_OPTIM_DECLARE)
 
 /* NULL of 0. */
@@ -135,9 +142,10 @@ double tx_optim_eps_of(const tx_optim_type *type, const tx_config *cfg);
 /* The types of all optimizers whose state a checkpoint can hold: the i-th, from 0 on; NULL after the last. */
 const tx_optim_type *tx_optim_type_at(int i);
 
-/* client_optim.c: a user-defined optimizer. Checks it (NULL is fine), TX_ERR_ARG; and makes a type of a good one. */
+/* client_optim.c: a user-defined optimizer. Checks it (NULL is fine), TX_ERR_ARG; and makes a type of a good one, whose
+ * buffers are in *keeps. */
 tx_status tx_optim_check_client(const tx_client_optimizer *o);
-tx_optim_type tx__optim_of_client(const tx_client_optimizer *o);
+tx_optim_type tx__optim_of_client(const tx_client_optimizer *o, tx_optim_keeps *keeps);
 
 /* What `momentum` of an optimizer begins as: --sgd-momentum, or --muon-momentum. */
 double tx_optim_momentum(const tx_config *cfg);
@@ -156,7 +164,8 @@ typedef struct tx_optim_norms {
 
 struct tx_optim {
     const tx_optim_type *type;
-    tx_optim_type own;                 /* the user-defined one */
+    tx_optim_type own; /* the user-defined one, and its buffers: */
+    tx_optim_keeps own_keeps;
     const tx_client_optimizer *client; /* borrowed, or NULL */
     const tx_config *cfg;              /* borrowed: adam_beta1, sgd_momentum, ... */
     const tx_optim_range *range;       /* borrowed */

@@ -17,6 +17,4 @@ static const tx_optim_member member[] = { { "momentum", { "sgd_momentum" } },
                                           { .key = NULL } };
 
 /* Weight decay is part of the gradient, as in apex's FusedSGD and torch's SGD. */
-const tx_optim_type tx_optim_sgd = {
-    .n_state = 1, .state_name = { "momentum_buffer" }, .member = member, .step = step
-};
+const tx_optim_type tx_optim_sgd = { .keeps = &tx_optim_sgd_keeps, .member = member, .step = step };

@@ -209,8 +209,7 @@ static const tx_optim_member member[] = { { "betas", { "adam_beta1", "adam_beta2
                                           { .key = NULL } };
 
 const tx_optim_type tx_optim_zeroone_adam = {
-    .n_state = 4,
-    .state_name = { "exp_avg", "exp_avg_sq", "momentum_accumulator", "shared_weights" },
+    .keeps = &tx_optim_zeroone_adam_keeps,
     .member = member,
     .counts = true,
     .betas = { offsetof(tx_config, adam_beta1), offsetof(tx_config, adam_beta2) },

@@ -395,17 +395,28 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
     return sizes;
 }
 
-int tx__plan_parts(const tx_zero *z)
+/* Of a checkpoint what it is of, without the numbers; returns how many. */
+static int list_parts(const tx_zero *z, tx_ckpt_part part[TX_CKPT_MAX_PARTS])
 {
-    tx_zero_part part[TX_ZERO_MAX_PARTS];
+    tx_zero_part own[TX_ZERO_MAX_PARTS];
     const bool optim = !z->cfg->no_save_optim;
-    return tx_zero_parts(z, optim, part) + (optim ? tx_zero_error_parts(z) : 0);
+    int n = tx_zero_parts(z, optim, own), errors = optim ? tx_zero_error_parts(z) : 0;
+    for (int i = 0; i < n; i++) part[i] = (tx_ckpt_part){ .rows = own[i].rows, .kept = own[i].of_rows };
+    for (int i = 0; i < errors; i++) part[n++] = (tx_ckpt_part){ .rows = NULL };
+    return n;
+}
+
+int64_t tx__plan_saved_numel(const tx_zero *z)
+{
+    tx_ckpt_part part[TX_CKPT_MAX_PARTS];
+    return tx_checkpoint_parts_numel(z->ps, tx_zero_kept(z), part, list_parts(z, part));
 }
 
 int64_t tx__plan_copy_numel(const tx_zero *z)
 {
+    tx_ckpt_part part[TX_CKPT_MAX_PARTS];
     if (!z->train || !z->cfg->async_save || !tx_zero_savers(z)) return 0;
-    return tx_checkpoint_copy_numel(z->ps, tx_zero_kept(z), tx__plan_parts(z));
+    return tx_checkpoint_copy_numel(z->ps, tx_zero_kept(z), part, list_parts(z, part));
 }
 
 /* The parameter that is in memory while a rank's files of another format are written (convert/save_as.h). */
@@ -467,7 +478,13 @@ tx_zero_formula tx__plan_formula(const tx_zero *z)
         if (p->reduce_group != TX_GROUP_DATA) f.n_expert_params += p->numel;
     }
     f.whole = (z->stage < 3 ? value : 0) + (z->stage == 0 || !z->reduce_every_micro_batch ? grad : 0);
-    f.divided = value + grad + master + 4 * z->optim.type->n_state - f.whole;
+    f.divided = value + grad + master - f.whole;
+    for (int k = 0; k < z->n_state; k++) {
+        const tx_state_table *t = &z->table[k];
+        if (t->even) f.divided += 4;
+        f.n_some += t->n_divided[0];
+        f.n_expert_some += t->n_divided[1];
+    }
     return f;
 }
 
@@ -475,7 +492,9 @@ double tx_zero_formula_bytes(const tx_zero_formula *f)
 {
     double of_ranks = (double)(f->n_params - f->n_expert_params) / f->n_ranks;
     if (f->n_expert_params) of_ranks += (double)f->n_expert_params / f->n_expert_ranks;
-    return (double)f->n_params * f->whole + f->divided * of_ranks;
+    double some = (double)(f->n_some - f->n_expert_some) / f->n_ranks;
+    if (f->n_expert_some) some += (double)f->n_expert_some / f->n_expert_ranks;
+    return (double)f->n_params * f->whole + f->divided * of_ranks + 4 * some;
 }
 
 /* ---- the figures ---- */

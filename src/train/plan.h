@@ -48,7 +48,8 @@ typedef struct tx_zero_formula {
     int64_t n_params;   /* Psi: parameters of the rank's layers, before partitioning */
     int n_expert_ranks; /* the same of experts that ranks divide, which are among n_params */
     int64_t n_expert_params;
-    int whole, divided; /* bytes per parameter that are on every rank, and that are partitioned */
+    int whole, divided;            /* bytes per parameter that are on every rank, and that are partitioned */
+    int64_t n_some, n_expert_some; /* parameters with 4 more bytes of state, which others have not; partitioned */
 } tx_zero_formula;
 double tx_zero_formula_bytes(const tx_zero_formula *f);
 
@@ -128,8 +129,8 @@ typedef struct tx_dry_step {
  * @sizes for the formulas of these volumes; NULL allowed */
 tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, const tx_dry_step *d);
 
-/* Parts of a checkpoint that this rank has: weights, the optimizer's buffers, errors of compression. */
-int tx__plan_parts(const tx_zero *z);
+/* Numbers of a checkpoint that this rank saves: weights, the optimizer's buffers, errors of compression. */
+int64_t tx__plan_saved_numel(const tx_zero *z);
 
 /* Number of elements in --async-save's copy of what the rank saves; 0: there is no copy. */
 int64_t tx__plan_copy_numel(const tx_zero *z);

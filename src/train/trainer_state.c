@@ -42,7 +42,9 @@ static int state_parts(tx_zero *z, float *room, bool with_optim, tx_ckpt_part *p
                                   .flat = own[i].flat,
                                   .whole = own[i].whole,
                                   .move = move,
-                                  .user = z };
+                                  .user = z,
+                                  .rows = own[i].rows,
+                                  .kept = own[i].of_rows };
     if (room) part->flat = room;
     if (room) part->whole = true;
     return n;
@@ -351,10 +353,10 @@ static tx_ckpt_state place_of(const tx_trainer *t)
 int64_t tx__trainer_save_bytes(const tx_trainer *t, int64_t *passing)
 {
     const tx_zero *z = &t->zero;
-    int n_parts = tx__plan_parts(z);
     int64_t numel = tx_zero_savers(z) ? tx_checkpoint_numel(&t->model->params, tx_zero_kept(z)) : 0;
-    *passing = tx_save_bytes_passing(t->cfg, numel, n_parts);
-    return tx_save_bytes(t->cfg, numel, n_parts);
+    int64_t all = tx_zero_savers(z) ? tx__plan_saved_numel(z) : 0;
+    *passing = tx_save_bytes_passing(t->cfg, all);
+    return tx_save_bytes(t->cfg, numel, all);
 }
 
 tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy)
@@ -540,8 +542,8 @@ static tx_status require_optimizer(const tx_trainer *t, const tx_source *from)
     enum tx_optimizer_kind own = t->cfg->optimizer, saved = from->optimizer;
     if (t->client->optimizer || !saved || saved == own) return TX_OK;
     const tx_optim_type *a = tx_optim_type_of(own), *b = tx_optim_type_of(saved);
-    bool same = a->n_state == b->n_state;
-    for (int k = 0; k < a->n_state && same; k++) same = !strcmp(a->state_name[k], b->state_name[k]);
+    bool same = a->keeps->n == b->keeps->n;
+    for (int k = 0; k < a->keeps->n && same; k++) same = !strcmp(a->keeps->state[k].name, b->keeps->state[k].name);
     if (!same) return TX_OK; /* what reads it says what is missing */
     return TX_FAIL(TX_ERR_NOTFOUND,
                    "%s: holds the state of another optimizer (%s, not %s); give --no-load-optim or --finetune to go on "

@@ -3,6 +3,7 @@
 #include "zero/compressed.h"
 #include "zero/matrices.h"
 #include "zero/quantized.h"
+#include "zero/state_table.h"
 
 #include <stdint.h>
 
@@ -203,7 +204,13 @@ static tx_optim_range range_of(const tx_zero *z, int i)
         r.low = tx_tensor1(place_in(z, TX_ARRAY_VALUE, z->value, tx_zero_whole_values(z), s), z->dtype, s->numel);
     if (!z->train) return r;
     r.grad = tx_tensor1(element(z->grad, begin_of(z, grads_whole(z), s), z->grads.size), z->grad_type, s->numel);
-    for (int k = 0; k < TX_OPTIM_MAX_STATE; k++) r.state[k] = place_in(z, TX_ARRAY_STATE + k, z->state[k], false, s);
+    for (int k = 0; k < z->n_state; k++) {
+        int64_t at = tx__state_at(z, k, s);
+        if (z->table[k].even)
+            r.state[k] = place_in(z, TX_ARRAY_STATE + k, z->state[k], false, s);
+        else if (at != TX_NOWHERE)
+            r.state[k] = element(z->state[k], at, sizeof(float));
+    }
     r.direction = tx__matrices_direction(z, s);
     return r;
 }
@@ -357,6 +364,7 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args 
     TX_GOTO(open_buckets(z));
     tx__offload_plan(z);
     tx__matrices_plan(z);
+    TX_GOTO(tx__state_tables_open(z, a->optimizer ? NULL : tx_optim_type_of(cfg->optimizer)->keeps));
     TX_GOTO(cut_fragments(z));
     point_ranges(z);
     TX_GOTO(tx__compressed_plan(z));
@@ -385,6 +393,12 @@ static size_t master_numel(const tx_zero *z)
     return (size_t)(some ? tx__not_offloaded(z, TX_ARRAY_MASTER) : numel_of(z, tx_zero_whole_masters(z)));
 }
 
+/* Elements of buffer k of state that are not offloaded. */
+static int64_t state_numel(const tx_zero *z, int k)
+{
+    return z->table[k].even ? tx__not_offloaded(z, TX_ARRAY_STATE + k) : z->table[k].numel;
+}
+
 /* Kept values and the optimizer's arrays, as far as they are not offloaded. */
 static tx_status take_kept(tx_zero *z)
 {
@@ -397,7 +411,7 @@ static tx_status take_kept(tx_zero *z)
     else if (z->train && masters)
         TX_TRY(tx_device_take(d, &z->master, masters * sizeof(float), false, "the master weights"));
     for (int k = 0; k < z->n_state; k++) {
-        size_t n = (size_t)tx__not_offloaded(z, TX_ARRAY_STATE + k);
+        size_t n = (size_t)state_numel(z, k);
         if (n) TX_TRY(tx_device_take(d, &z->state[k], n * sizeof(float), false, "the optimizer's state"));
     }
     return TX_OK;
@@ -448,6 +462,7 @@ void tx_zero_close(tx_zero *z)
         tx_device_give(d, z->persistent_base);
         tx_device_give(d, z->grad);
     }
+    tx__state_tables_close(z);
     tx_flat_close(&z->flat);
     tx_free(z->now);
     tx_free(z->reduce_queue);
@@ -462,7 +477,7 @@ tx_zero_memory tx_zero_memory_of(const tx_zero *z)
 {
     size_t size = tx_dtype_size(z->dtype), state = 0;
     bool values = !tx__is_offloaded(z, TX_ARRAY_VALUE);
-    for (int k = 0; k < z->n_state; k++) state += (size_t)tx__not_offloaded(z, TX_ARRAY_STATE + k);
+    for (int k = 0; k < z->n_state; k++) state += (size_t)state_numel(z, k);
     if (z->train && z->dtype != TX_F32) state += master_numel(z);
     return (tx_zero_memory){ .params = values ? (size_t)numel_of(z, tx_zero_whole_values(z)) * size : 0,
                              .persistent = (size_t)z->persistent_numel * size,

@@ -94,8 +94,8 @@ tx_status tx_zero_set_weights(tx_zero *z, const float *whole);
  * end with it. */
 tx_status tx_zero_publish(tx_zero *z);
 
-/* Elements [first, first + n) of an array (TX_ARRAY_...) of what is kept that the host does not see, for checkpoints:
- * it is offloaded, or in a device's memory. After stores: tx_zero_publish.   @x [n] */
+/* Elements [first, first + n) of an array (TX_ARRAY_...), counted in its own buffer, that the host does not see, for
+ * checkpoints: it is offloaded, or in a device's memory. After stores: tx_zero_publish.   @x [n] */
 tx_status tx_zero_move(tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store);
 
 /* A whole buffer, z->master or z->grad, of type t, as the host sees it in fp32: *x, which is *owned (tx_free) where it

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/half.h"
+#include "zero/state_table.h"
 #include "zero/zero.h"
 
 /* The array that a range's `value` is of. */
@@ -186,10 +187,11 @@ static tx_status move_of_ranges(tx_zero *z, int array, int64_t first, int64_t n,
 {
     for (int i = 0; i < z->n_ranges; i++) {
         const tx_fragment *s = &z->fragment[i];
-        int64_t begin = s->at > first ? s->at : first;
-        int64_t end = s->at + s->numel < first + n ? s->at + s->numel : first + n;
+        int64_t at = array >= TX_ARRAY_STATE ? tx__state_at(z, array - TX_ARRAY_STATE, s) : s->at;
+        if (at == TX_NOWHERE) continue;
+        int64_t begin = at > first ? at : first, end = at + s->numel < first + n ? at + s->numel : first + n;
         if (begin >= end) continue;
-        float *there = numbers_of(z, i, array) + (begin - s->at), *here = x + (begin - first);
+        float *there = numbers_of(z, i, array) + (begin - at), *here = x + (begin - first);
         size_t bytes = (size_t)(end - begin) * sizeof *x;
         TX_TRY(store ? tx_device_write(z->c->device, there, here, bytes)
                      : tx_device_read(z->c->device, here, there, bytes));

@@ -15,14 +15,17 @@ static int array_of(const tx_zero *z, int part)
 int tx_zero_parts(const tx_zero *z, bool with_optim, tx_zero_part part[TX_ZERO_MAX_PARTS])
 {
     const tx_optim_type *type = z->optim.type;
-    int n = 1 + (with_optim && type ? type->n_state : 0);
+    int n = 1 + (with_optim && type ? type->keeps->n : 0);
     for (int i = 0; i < n; i++) {
         float *flat = i ? z->state[i - 1] : z->master;
         bool in_place = !z->c->device && !tx__is_offloaded(z, array_of(z, i));
-        part[i] = (tx_zero_part){ .name = i ? type->state_name[i - 1] : NULL,
+        part[i] = (tx_zero_part){ .name = i ? type->keeps->state[i - 1].name : NULL,
                                   .kept = i || z->train || z->master,
                                   .flat = in_place ? flat : NULL,
                                   .whole = !i && tx_zero_whole_masters(z) };
+        if (!i || z->table[i - 1].even) continue;
+        part[i].rows = &z->table[i - 1].rows;
+        part[i].of_rows = &z->table[i - 1].kept;
     }
     return n;
 }

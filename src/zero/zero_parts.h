@@ -9,10 +9,12 @@
 /* Part 0 is the master weights, the others are the optimizer's buffers. */
 enum { TX_ZERO_MAX_PARTS = 1 + TX_OPTIM_MAX_STATE };
 typedef struct tx_zero_part {
-    const char *name; /* the optimizer's for it; NULL: the weights */
-    bool kept;        /* false: there are no masters, as in an evaluation with bf16 values (tx_zero_set_weights) */
-    float *flat;      /* the numbers where the host sees them; NULL: only tx_zero_part_move reaches them */
-    bool whole;       /* flat has all of the table, and not only this rank's fragments */
+    const char *name;      /* the optimizer's for it; NULL: the weights */
+    bool kept;             /* false: there are no masters, as in an evaluation with bf16 values (tx_zero_set_weights) */
+    float *flat;           /* the numbers where the host sees them; NULL: only tx_zero_part_move reaches them */
+    bool whole;            /* flat has all of the table, and not only this rank's fragments */
+    const tx_params *rows; /* the rows that it has, and what this rank keeps of these; NULL: those of the model */
+    const tx_fragments *of_rows;
 } tx_zero_part;
 
 /* Returns how many there are; without `with_optim` the weights only. */
@@ -22,7 +24,7 @@ int tx_zero_parts(const tx_zero *z, bool with_optim, tx_zero_part part[TX_ZERO_M
  * tx_zero_publish.   @x [n]   TX_ERR_IO */
 tx_status tx_zero_part_move(tx_zero *z, int part, int64_t first, int64_t n, float *x, bool store);
 
-/* The fragments of the table that this rank keeps; NULL: all of it, as every data-parallel rank. */
+/* The fragments of the model's table that this rank keeps; NULL: all of it, as every data-parallel rank. */
 const tx_fragments *tx_zero_kept(const tx_zero *z);
 
 /* The ranks whose parts together are a checkpoint; NULL: this rank's are not among them, because another one keeps the

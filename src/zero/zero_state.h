@@ -78,6 +78,16 @@ typedef struct tx_zero_norms {
     } group[TX_N_GROUPS];
 } tx_zero_norms;
 
+/* Of a buffer of the optimizer's state (state_table.h). */
+typedef struct tx_state_table {
+    bool even;         /* a number for each element that is kept, at the same place */
+    int64_t numel;     /* of this rank's buffer */
+    int64_t *at;       /* owned; [rows of the model's table] where element 0 of a row would be, or TX_NOWHERE */
+    tx_params rows;    /* owned; of the model's table those that it has numbers of, as checkpoints name them; and of */
+    tx_fragments kept; /* these, owned, the fragments that this rank keeps */
+    int64_t n_divided[2]; /* numbers before they are divided among ranks: of all, and of experts that ranks divide */
+} tx_state_table;
+
 /* Of updates that need whole matrices (matrices.h). */
 typedef struct tx_matrices {
     bool on;
@@ -129,7 +139,8 @@ typedef struct tx_zero {
     bool train;
     bool over_world; /* what is counted is so once among all ranks, and not once in each group MODEL: with stages from 1
                         on, and where experts are divided */
-    int n_state;     /* buffers of the optimizer */
+    int n_state;     /* buffers of the optimizer, and where they have what: */
+    tx_state_table table[TX_OPTIM_MAX_STATE];
     bool reduce_every_micro_batch; /* gradients are summed over the ranks after each micro-batch */
     bool overlap;                  /* sums are made while backward goes on */
     tx_flat flat;

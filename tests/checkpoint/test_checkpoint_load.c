@@ -264,6 +264,60 @@ static void optimizer_state_is_optional_but_not_silently(void **state)
     model_destroy(&b);
 }
 
+/* A buffer of some parameters, of a checkpoint that has all: Muon's second one, as it was; and of one that has these.
+ */
+static void part_of_some_parameters(void **state)
+{
+    (void)state;
+    model a, b;
+    tx_checkpoint *c;
+    model_create(&a, 2, 8, 50, 1);
+    model_create(&b, 2, 8, 50, -1);
+    tx_param *bias = &b.ps.param[5];
+    tx_fragment only = { .row = 0, .numel = bias->numel };
+    tx_params rows = { .param = bias, .n = 1 };
+    tx_fragments kept = { .fragment = &only, .n = 1, .numel = bias->numel };
+    tx_ckpt_part part[] = { whole_part(TX_CKPT_MODEL, b.buf[0]),
+                            whole_part("exp_avg", b.buf[1]),
+                            { .name = "exp_avg_sq", .flat = b.buf[2], .rows = &rows, .kept = &kept } };
+    ASSERT_OK(model_save(&a, scratch_dir, 1, 1));
+    for (int again = 0; again < 2; again++) {
+        ASSERT_OK(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self));
+        ASSERT_OK(tx_checkpoint_read(c, &b.ps, NULL, part, 3));
+        assert_same_numbers(&a, &b, 2);
+        assert_memory_equal(b.buf[2], a.buf[2] + bias->offset, (size_t)bias->numel * sizeof(float));
+        assert_true(isnan(b.buf[2][bias->numel]));
+        tx_param tensor;
+        assert_int_equal(tx_checkpoint_tensor(c, "exp_avg_sq", &b.ps.param[0], &tensor), !again);
+        tx_checkpoint_close(c);
+        model_fill(&b, -1);
+        if (again) break;
+        part[0].flat = a.buf[0];
+        part[1].flat = a.buf[1];
+        part[2].flat = a.buf[2] + bias->offset;
+        const tx_ckpt_state now = { .iteration = 2 };
+        json_t *config = json_object();
+        ASSERT_OK(tx_checkpoint_save(&(tx_ckpt_save_args){ .dir = scratch_dir,
+                                                           .state = &now,
+                                                           .config = config,
+                                                           .ps = &a.ps,
+                                                           .part = part,
+                                                           .n_parts = 3,
+                                                           .group = &tx_comm_self }));
+        json_decref(config);
+        part[0].flat = b.buf[0];
+        part[1].flat = b.buf[1];
+        part[2].flat = b.buf[2];
+    }
+    /* all parameters are asked for, of which the checkpoint has one's */
+    ASSERT_OK(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self));
+    ASSERT_FAILS_LINES(tx_checkpoint_read(c, &b.ps, NULL, ALL_PARTS(b)), TX_ERR_SHAPE,
+                       "exp_avg_sq.layers.*.dense.weight");
+    tx_checkpoint_close(c);
+    model_destroy(&a);
+    model_destroy(&b);
+}
+
 static void folder_of_another_name(void **state)
 {
     (void)state;
@@ -525,6 +579,7 @@ int main(void)
         TEST(more_differences_than_room),
         TEST(folder_of_another_name),
         TEST(optimizer_state_is_optional_but_not_silently),
+        TEST(part_of_some_parameters),
         TEST(pieces_of_many_ranks),
         TEST(hostile_manifests),
         TEST(hostile_fields),

@@ -105,6 +105,10 @@ ok "${zero[@]}" --zero-stage 1 --bf16
 said "ZeRO 1: the optimizer's state is divided among 8 data-parallel ranks"
 grep -qE '^    model states by the ZeRO formula: 6 Psi \+ 12 Psi / 8 = [0-9.]+ MB, Psi = 241024; planned [0-9.]+ MB \(\+[0-2]\.[0-9] %\)$' out ||
     die "no formula: $(cat out)"
+# of matrices Muon keeps no second moment: 241024 parameters, of which 4 layers of 12 x 64 x 64 are matrices
+ok "${zero[@]}" --zero-stage 1 --bf16 --optimizer muon
+grep -qE '^    model states by the ZeRO formula: 6 Psi \+ 8 Psi / 8 \+ 4 x 44416 / 8 = [0-9.]+ MB, Psi = 241024; planned [0-9.]+ MB \(\+[0-3]\.[0-9] %\)$' out ||
+    die "Muon's second moment: $(cat out)"
 ok "${zero[@]}" --zero-stage 2 --pipeline-model-parallel-size 2
 said "ZeRO 2: the optimizer's state and gradients are divided among 4 data-parallel ranks"
 grep -qE '^    DeepSpeed refuses ZeRO 2 with a pipeline; here each of 4 micro-batches reduces gradients: \(4 \+ 1\) Psi, [0-9.]+ MB ' out ||

@@ -99,7 +99,7 @@ S
 added "an op"
 
 # SGD at twice the learning rate
-after src/kinds/optimizers.h '^#define TX_OPTIMIZERS\(' '    X(TX_OPTIMIZER_DUMMY, "dummy", tx_optim_dummy, "Dummy", NULL, "momentum", TX_OPTIMIZER_PLAIN) \'
+after src/kinds/optimizers.h '^#define TX_OPTIMIZERS\(' '    X(TX_OPTIMIZER_DUMMY, "dummy", tx_optim_dummy, "Dummy", NULL, "momentum", TX_OPTIMIZER_PLAIN, { "dummy", TX_STATE_OF_ALL }) \'
 like src/optim/sgd.c src/optim/dummy.c 's/tx_optim_sgd/tx_optim_dummy/; s/\.lr = s->lr/.lr = 2 * s->lr/'
 added "an optimizer without a new op"
 

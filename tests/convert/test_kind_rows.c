@@ -16,14 +16,14 @@ static void optimizers(void **state)
         const tx_optim_type *o = tx_optim_type_of(rows[i]);
         assert_non_null(o);
         assert_ptr_equal(o, tx_optim_type_at((int)i));
-        assert_true(o->step && o->n_state <= TX_OPTIM_MAX_STATE);
-        for (int k = 0; k < o->n_state; k++) assert_non_null(o->state_name[k]);
+        assert_true(o->step && o->keeps->n <= TX_OPTIM_MAX_STATE);
+        for (int k = 0; k < o->keeps->n; k++) assert_non_null(o->keeps->state[k].name);
         const unsigned traits = tx_optimizer_traits(rows[i]);
-        if (traits & TX_OPTIMIZER_MOMENTS) assert_true(o->n_state >= 2);
+        if (traits & TX_OPTIMIZER_MOMENTS) assert_true(o->keeps->n >= 2);
         assert_int_equal((traits & TX_OPTIMIZER_BETAS) != 0, o->betas[0] && o->betas[1]);
         assert_int_equal((traits & TX_OPTIMIZER_COMPRESSED) != 0, o->signs && o->tell && o->direction);
         assert_true(o->averaged < TX_OPTIM_MAX_STATE && (!o->n_alone || o->place));
-        if (traits & (TX_OPTIMIZER_MEGATRON | TX_OPTIMIZER_DEEPSPEED)) assert_true(o->member && o->n_state);
+        if (traits & (TX_OPTIMIZER_MEGATRON | TX_OPTIMIZER_DEEPSPEED)) assert_true(o->member && o->keeps->n);
     }
     assert_null(tx_optim_type_at(n));
 }

@@ -254,7 +254,8 @@ static inline tx_status hash_all(tx_zero *z, outcome *o, float *room)
         o->weights += hash_of(z, i, now, 0);
         if (z->c->device) continue;
         TX_TRY(tx_zero_fetch(z, i, TX_FETCH_STATE, false));
-        for (int k = 0; k < z->optim.type->n_state; k++) o->states += hash_of(z, i, z->range[i].state[k], 1 + k);
+        for (int k = 0; k < z->optim.type->keeps->n; k++)
+            if (z->range[i].state[k]) o->states += hash_of(z, i, z->range[i].state[k], 1 + k);
     }
     return TX_OK;
 }

@@ -168,16 +168,22 @@ static tx_status run_side(layout_run *r, const pair *p, const layout_case *c)
 /* Part k of a checkpoint of the optimizer: the weights, then its states. */
 static const char *part_of(const tx_optim_type *o, int k)
 {
-    return k ? o->state_name[k - 1] : TX_CKPT_MODEL;
+    return k ? o->keeps->state[k - 1].name : TX_CKPT_MODEL;
 }
 
 typedef struct tally {
     int64_t tensors, numbers;
 } tally;
 
-static tx_status compare_tensor(const tx_checkpoint *a, const tx_checkpoint *b, const char *part, const tx_param *p,
+/* A buffer of state may have no numbers of a parameter, or some of another shape. */
+static tx_status compare_tensor(const tx_checkpoint *a, const tx_checkpoint *b, const char *part, const tx_param *of,
                                 float *room, tally *n)
 {
+    tx_param in_a, in_b, *p = &in_a;
+    bool has = tx_checkpoint_tensor(a, part, of, &in_a);
+    if (has != tx_checkpoint_tensor(b, part, of, &in_b))
+        return TX_FAIL(TX_ERR_NUMERIC, "saved again: only one of the two has %s.%s", part, of->name);
+    if (!has) return TX_OK;
     float *x = room, *y = room + p->numel;
     int64_t numel = p->numel / p->dim[0] * p->whole_logical;
     memset(x, 0x55, (size_t)p->numel * sizeof *x);
@@ -201,7 +207,7 @@ static tx_status compare_tensors(const tx_checkpoint *a, const tx_checkpoint *b,
     float *room;
     tx_status st = TX_OK;
     TX_TRY(tx_alloc(&room, (size_t)(2 * ps->numel), sizeof *room, "test"));
-    for (int k = 0; k <= o->n_state && !st; k++)
+    for (int k = 0; k <= o->keeps->n && !st; k++)
         for (int i = 0; i < ps->n && !st; i++) st = compare_tensor(a, b, part_of(o, k), &ps->param[i], room, n);
     tx_free(room);
     return st;
@@ -221,14 +227,29 @@ static tx_status compare_places(const tx_checkpoint *a, const tx_checkpoint *b)
     return TX_OK;
 }
 
+/* Whether a buffer of state has numbers of a parameter. */
+static bool is_of(tx_state_of of, const tx_params *ps, const tx_param *p)
+{
+    switch (of) {
+    case TX_STATE_OF_ALL:
+        return true;
+    case TX_STATE_OF_OTHERS:
+        return p->n_dims == 1 || ps->unit[p->unit].kind != TX_UNIT_LAYER;
+    }
+    return false;
+}
+
 /* The checkpoints have the model's tensors and no others. */
 static tx_status count_tensors(const tx_checkpoint *c, const tx_trainer *t)
 {
-    int n_params = t->model->params.n, n_parts = 1 + tx_optim_type_of(t->cfg->optimizer)->n_state;
-    size_t n = json_object_size(json_object_get(tx_checkpoint_manifest(c), "tensors"));
-    if (n == (size_t)(n_parts * n_params)) return TX_OK;
-    return TX_FAIL(TX_ERR_NUMERIC, "%s: %zu tensors, the model has %d of %d parts", tx_checkpoint_path(c), n, n_params,
-                   n_parts);
+    const tx_params *ps = &t->model->params;
+    const tx_optim_keeps *keeps = tx_optim_type_of(t->cfg->optimizer)->keeps;
+    size_t n = json_object_size(json_object_get(tx_checkpoint_manifest(c), "tensors")), wanted = (size_t)ps->n;
+    for (int k = 0; k < keeps->n; k++)
+        for (int i = 0; i < ps->n; i++) wanted += is_of(keeps->state[k].of, ps, &ps->param[i]);
+    if (n == wanted) return TX_OK;
+    return TX_FAIL(TX_ERR_NUMERIC, "%s: %zu tensors, the model has %zu with its optimizer's", tx_checkpoint_path(c), n,
+                   wanted);
 }
 
 /* The folders hold the same. */

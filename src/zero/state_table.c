@@ -1,0 +1,79 @@
+/* state_table.c - which tensors each buffer of the optimizer's state has numbers of, and where. */
+#include "zero/state_table.h"
+
+#include "base/alloc.h"
+#include "zero/matrices.h"
+#include "zero/offload.h"
+
+static const char what[] = "the table of the optimizer's state";
+
+static bool has_row(const tx_zero *z, tx_state_of of, int row)
+{
+    switch (of) {
+    case TX_STATE_OF_ALL:
+        return true;
+    case TX_STATE_OF_OTHERS:
+        return !tx_zero_is_matrix(z, row);
+    }
+    return true;
+}
+
+static void add_row(const tx_zero *z, tx_state_table *t, int row)
+{
+    const tx_param *p = &z->ps->param[row];
+    t->n_divided[0] += p->numel;
+    if (p->reduce_group != TX_GROUP_DATA) t->n_divided[1] += p->numel;
+    for (int i = 0; i < z->flat.kept.n; i++) {
+        tx_fragment s = z->flat.kept.fragment[i];
+        if (s.row != row) continue;
+        t->at[row] = t->numel - s.first;
+        s.row = t->rows.n;
+        s.at = t->numel;
+        t->kept.fragment[t->kept.n++] = s;
+        t->numel += (s.numel + TX_PARAM_ALIGN - 1) / TX_PARAM_ALIGN * TX_PARAM_ALIGN;
+    }
+    t->rows.param[t->rows.n++] = *p;
+}
+
+static tx_status open_uneven(const tx_zero *z, tx_state_table *t, tx_state_of of)
+{
+    TX_TRY(tx_alloc(&t->at, (size_t)z->ps->n + 1, sizeof *t->at, what));
+    TX_TRY(tx_alloc(&t->rows.param, (size_t)z->ps->n + 1, sizeof *t->rows.param, what));
+    TX_TRY(tx_alloc(&t->kept.fragment, (size_t)z->flat.kept.n + 1, sizeof *t->kept.fragment, what));
+    for (int row = 0; row < z->ps->n; row++) t->at[row] = TX_NOWHERE;
+    for (int row = 0; row < z->ps->n; row++)
+        if (has_row(z, of, row)) add_row(z, t, row);
+    t->kept.numel = t->numel;
+    return TX_OK;
+}
+
+tx_status tx__state_tables_open(tx_zero *z, const tx_optim_keeps *keeps)
+{
+    for (int k = 0; k < z->n_state; k++) {
+        tx_state_table *t = &z->table[k];
+        *t = (tx_state_table){ .even = true, .numel = z->flat.kept.numel };
+        if (!keeps || keeps->state[k].of == TX_STATE_OF_ALL) continue;
+        TX_ASSERT(!tx__offloads(z));
+        *t = (tx_state_table){ .even = false };
+        TX_TRY(open_uneven(z, t, keeps->state[k].of));
+    }
+    return TX_OK;
+}
+
+void tx__state_tables_close(tx_zero *z)
+{
+    for (int k = 0; k < TX_OPTIM_MAX_STATE; k++) {
+        tx_free(z->table[k].at);
+        tx_free(z->table[k].kept.fragment);
+        tx_params_deinit(&z->table[k].rows);
+        z->table[k] = (tx_state_table){ .even = false };
+    }
+}
+
+int64_t tx__state_at(const tx_zero *z, int k, const tx_fragment *s)
+{
+    const tx_state_table *t = &z->table[k];
+    if (k >= z->n_state) return TX_NOWHERE;
+    if (t->even) return s->at;
+    return t->at[s->row] == TX_NOWHERE ? TX_NOWHERE : t->at[s->row] + s->first;
+}
