@@ -19,7 +19,8 @@ enum { N_OPTIMIZERS = sizeof optimizers / sizeof *optimizers };
 const tx__ds_optimizer *tx__ds_optimizer_of(const char *name)
 {
     for (int i = 0; i < N_OPTIMIZERS; i++)
-        if (!strcasecmp(name, optimizers[i].name) || (optimizers[i].other && !strcasecmp(name, optimizers[i].other)))
+        if ((optimizers[i].name && !strcasecmp(name, optimizers[i].name)) ||
+            (optimizers[i].other && !strcasecmp(name, optimizers[i].other)))
             return &optimizers[i];
     return NULL;
 }
@@ -28,6 +29,7 @@ const char *tx__ds_optimizer_list(char *buf, size_t cap)
 {
     size_t n = 0;
     for (int i = 0; i < N_OPTIMIZERS && n < cap; i++) {
+        if (!optimizers[i].name) continue; /* not a type of DeepSpeed's with the same rule */
         const char *other = optimizers[i].other, *before = i == 0 ? "" : i == N_OPTIMIZERS - 1 ? " and " : ", ";
         n += (size_t)snprintf(buf + n, cap - n, "%s%s%s%s%s", before, optimizers[i].name, other ? " (also " : "",
                               other ? other : "", other ? ")" : "");

@@ -313,7 +313,12 @@ static void rule_updates_are_of_their_optimizer(const tx__check *k)
                 { "var-update-scaler", k->g->var_update_scaler, TX_OPTIMIZER_ZEROONE_ADAM },
                 { "local-step-scaler", k->g->local_step_scaler, TX_OPTIMIZER_ZEROONE_ADAM },
                 { "local-step-clipper", k->g->local_step_clipper, TX_OPTIMIZER_ZEROONE_ADAM },
-                { "lamb-eps-inside-sqrt", c->lamb_eps_inside_sqrt, TX_OPTIMIZER_LAMB } };
+                { "lamb-eps-inside-sqrt", c->lamb_eps_inside_sqrt, TX_OPTIMIZER_LAMB },
+                { "adafactor-decay-rate", k->g->adafactor_decay_rate, TX_OPTIMIZER_ADAFACTOR },
+                { "adafactor-clip-threshold", k->g->adafactor_clip_threshold, TX_OPTIMIZER_ADAFACTOR },
+                { "adafactor-eps1", k->g->adafactor_eps1, TX_OPTIMIZER_ADAFACTOR },
+                { "adafactor-eps2", k->g->adafactor_eps2, TX_OPTIMIZER_ADAFACTOR },
+                { "adafactor-no-scale-parameter", c->adafactor_no_scale_parameter, TX_OPTIMIZER_ADAFACTOR } };
     if (k->bad->optimizer) return;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].given && c->optimizer != all[i].of)

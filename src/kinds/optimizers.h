@@ -10,20 +10,24 @@
 /* Traits. */
 enum {
     TX_OPTIMIZER_PLAIN = 0,
-    TX_OPTIMIZER_MOMENTS = 1,     /* keeps Adam's two averages */
-    TX_OPTIMIZER_BETAS = 2,       /* has decays of averages, which torch calls betas */
-    TX_OPTIMIZER_MEGATRON = 4,    /* Megatron has it, and so its checkpoints a place for its state */
-    TX_OPTIMIZER_DEEPSPEED = 8,   /* DeepSpeed's checkpoints have one */
-    TX_OPTIMIZER_UNIVERSAL = 16,  /* its universal ones, too */
-    TX_OPTIMIZER_NORMS = 32,      /* its update needs norms of whole tensors: optim.h's `measure` goes before it */
-    TX_OPTIMIZER_MATRICES = 64,   /* an update of a layer's matrix needs all of it (zero/matrices.h) */
-    TX_OPTIMIZER_COMPRESSED = 128 /* after a while ranks send signs in place of gradients (zero/compressed.h) */
+    TX_OPTIMIZER_MOMENTS = 1,      /* keeps Adam's two averages */
+    TX_OPTIMIZER_BETAS = 2,        /* has decays of averages, which torch calls betas */
+    TX_OPTIMIZER_MEGATRON = 4,     /* Megatron has it, and so its checkpoints a place for its state */
+    TX_OPTIMIZER_DEEPSPEED = 8,    /* DeepSpeed's checkpoints have one */
+    TX_OPTIMIZER_UNIVERSAL = 16,   /* its universal ones, too */
+    TX_OPTIMIZER_NORMS = 32,       /* its update needs norms of whole tensors: optim.h's `measure` goes before it */
+    TX_OPTIMIZER_MATRICES = 64,    /* an update of a layer's matrix needs all of it (zero/matrices.h) */
+    TX_OPTIMIZER_COMPRESSED = 128, /* after a while ranks send signs in place of gradients (zero/compressed.h) */
+    TX_OPTIMIZER_FACTORS = 256 /* keeps averages of matrices' rows and columns (zero/factors.h), where layers compute */
 };
 
 /* Of which tensors a buffer of state has numbers. */
 typedef enum tx_state_of {
-    TX_STATE_OF_ALL,   /* one for each element of every tensor */
-    TX_STATE_OF_OTHERS /* the same, but nothing of matrices that are updated whole (TX_OPTIMIZER_MATRICES) */
+    TX_STATE_OF_ALL,    /* one for each element of every tensor */
+    TX_STATE_OF_OTHERS, /* the same, but nothing of matrices that are updated whole (TX_OPTIMIZER_MATRICES) */
+    TX_STATE_OF_ROWS, /* one for each row of every matrix (TX_OPTIMIZER_FACTORS); and of columns; and all of vectors */
+    TX_STATE_OF_COLUMNS,
+    TX_STATE_OF_VECTORS
 } tx_state_of;
 
 typedef struct tx_optimizer_buffer {
@@ -31,8 +35,9 @@ typedef struct tx_optimizer_buffer {
     tx_state_of of;
 } tx_optimizer_buffer;
 
-/*   X(constant, word, its tx_optim_type (optim/optim.h), DeepSpeed's name, another name in DeepSpeed's JSON or NULL,
- *     what optimizer.params there may have beside lr, weight_decay and max_grad_norm, traits, its buffers of state...)
+/*   X(constant, word, its tx_optim_type (optim/optim.h), DeepSpeed's name or NULL, another name in DeepSpeed's JSON or
+ * NULL, what optimizer.params there may have beside lr, weight_decay and max_grad_norm, traits, its buffers of
+ * state...)
  */
 /* clang-format off */
 #define TX_OPTIMIZERS(X)                                                                                            \
@@ -60,6 +65,9 @@ typedef struct tx_optimizer_buffer {
       "betas|eps|momentum|muon_lr|adam_lr|ns_method|per_head_muon|adam_w_mode|torch_adam",                          \
       TX_OPTIMIZER_BETAS | TX_OPTIMIZER_MATRICES,                                                                   \
       { "muon_exp_avg", TX_STATE_OF_ALL }, { "muon_exp_avg_sq", TX_STATE_OF_OTHERS })                               \
+    X(TX_OPTIMIZER_ADAFACTOR, "adafactor", tx_optim_adafactor, NULL, NULL, "",                                        \
+      TX_OPTIMIZER_NORMS | TX_OPTIMIZER_FACTORS, { "exp_avg_sq_row", TX_STATE_OF_ROWS },                              \
+      { "exp_avg_sq_col", TX_STATE_OF_COLUMNS }, { "exp_avg_sq", TX_STATE_OF_VECTORS })                               \
     X(TX_OPTIMIZER_ONEBIT_ADAM, "onebitadam", tx_optim_onebit_adam, "OneBitAdam", NULL,                             \
       "freeze_step|cuda_aware|comm_backend_name|betas|eps|bias_correction|amsgrad",                                 \
       TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_COMPRESSED, \
@@ -77,6 +85,8 @@ typedef struct tx_optimizer_buffer {
     "decay; adagrad: divided by the root of the sum of all squares so far, with weight decay as part of the gradient; "      \
     "lamb: Adam's direction with weight decay, for each tensor scaled by the norm of its weights over the direction's; " \
     "muon: matrices of layers by momentum that is made orthogonal, all else by adam, with --lr for both; " \
+    "adafactor: divided by roots of averages of squares, of matrices by rows and columns, with steps in proportion to " \
+    "the weights; " \
     "onebitadam: Adam that after --onebit-freeze-step sends signs in place of gradients; zerooneadam: Adam that sends " \
     "signs in place of gradients in more and more updates, and after --var-freeze-step in some only."
 

@@ -5,6 +5,8 @@
 #include "base/args.h"
 #include "optim/optim.h"
 
+enum { MAX_STATE = sizeof((tx_client_optimizer *)0)->state_name / sizeof(char *) };
+
 static bool is_word(const char *s)
 {
     return s && *s && !s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")];
@@ -17,7 +19,7 @@ tx_status tx_optim_check_client(const tx_client_optimizer *from)
     TX_TRY(TX_ARGS_TAKE(o, from, tx_client_optimizer, user));
     if (!o->name || !*o->name) return TX_FAIL(TX_ERR_ARG, "tx_client_optimizer.name is missing");
     if (!o->step) return TX_FAIL(TX_ERR_ARG, "the optimizer %s has no step", o->name);
-    if (o->n_state < 0 || o->n_state > 2)
+    if (o->n_state < 0 || o->n_state > MAX_STATE)
         return TX_FAIL(TX_ERR_ARG, "the optimizer %s: n_state is %d, not 0, 1 or 2", o->name, o->n_state);
     for (int k = 0; k < o->n_state; k++) /* beside the weights, "model.<parameter>" */
         if (!is_word(o->state_name[k]) || !strcmp(o->state_name[k], "model"))

@@ -35,7 +35,10 @@ typedef struct tx_optim_range {
     tx_tensor grad;                   /* [numel], fp32, bf16 or fp16 */
     float *state[TX_OPTIM_MAX_STATE]; /* at first zero */
     tx_tensor low;                    /* [numel]: the weights as layers read them, if that is not value */
-    float *direction;                 /* of a matrix that is updated whole, of an optimizer with `direction`; or NULL */
+    int64_t n_whole;                  /* real elements of all of the tensor, on whichever ranks they are */
+    int64_t columns;                  /* of a matrix whose rows and columns have averages (TX_OPTIMIZER_FACTORS), and */
+    const double *row_scale, *column_scale; /* factors of its update: of this rank's rows, and columns; else 0 */
+    float *direction; /* of a matrix that is updated whole, of an optimizer with `direction`; or NULL */
     /* where layers compute on a device: which arrays are in the host's memory all the same, as TX_FETCH_...; and
      * whether the host updates it */
     unsigned in_host;
@@ -146,6 +149,9 @@ const tx_optim_type *tx_optim_type_at(int i);
  * buffers are in *keeps. */
 tx_status tx_optim_check_client(const tx_client_optimizer *o);
 tx_optim_type tx__optim_of_client(const tx_client_optimizer *o, tx_optim_keeps *keeps);
+
+/* adafactor.c: the part of averages of squares that update t keeps. */
+double tx_adafactor_beta2(const tx_config *cfg, int64_t t);
 
 /* What `momentum` of an optimizer begins as: --sgd-momentum, or --muon-momentum. */
 double tx_optim_momentum(const tx_config *cfg);

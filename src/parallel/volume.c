@@ -270,6 +270,27 @@ static void add_split_norms(terms *t, const tx_volume_sizes *z)
     };
 }
 
+/* Limits of rows and columns, and sums of squares. */
+static void add_split_factors(terms *t, const tx_volume_sizes *z)
+{
+    int64_t calls = 0, n = 0;
+    for (int k = 0; k < TX_N_SHARED && z->t > 1; k++) {
+        calls += z->shared[k].split_factors > 0;
+        n += z->shared[k].split_factors;
+    }
+    if (!calls) return;
+    TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
+    t->term[t->n++] = (tx_volume_term){
+        TX_GROUP_TENSOR, TX_COMM_ALL_REDUCE, "16 bytes a row or column across the split", { 2 * calls, 16 * n }
+    };
+}
+
+static void add_divided_factors(terms *t, const tx_volume_sizes *z, sharing s)
+{
+    if (z->zero && s.of->factors)
+        add(t, s.group, TX_COMM_ALL_REDUCE, "16 bytes a row or column of a matrix", 2, s.of->factors * 8);
+}
+
 static void add_divided_norms(terms *t, const tx_volume_sizes *z, sharing s)
 {
     if (z->zero) add(t, s.group, TX_COMM_ALL_REDUCE, "2 exact sums a tensor", 1, s.of->measured * MEASURED);
@@ -343,6 +364,7 @@ int tx_volume_terms(const tx_volume_sizes *z, tx_volume_term term[TX_VOLUME_MAX_
     if (z->t > 1 && z->sequence) add_parts(&t, z);
     if (z->t > 1 && !z->sequence) add_all_reduces(&t, z);
     add_split_norms(&t, z);
+    add_split_factors(&t, z);
     if (z->p > 1) add_pipeline(&t, z);
     if (z->e > 1) add_experts(&t, z);
     if (z->t > 1) add_split_matrices(&t, z);
@@ -351,6 +373,7 @@ int tx_volume_terms(const tx_volume_sizes *z, tx_volume_term term[TX_VOLUME_MAX_
         if (s.n <= 1) continue;
         add_gradients(&t, z, s);
         add_divided_norms(&t, z, s);
+        add_divided_factors(&t, z, s);
         add_updated(&t, z, s);
         add_before_use(&t, z, s);
         add_matrices(&t, z, s);

@@ -33,6 +33,8 @@
  *                       all-to-all, and one from it, in an all-gather; 8 bytes of a tensor      arXiv:2102.02888
  *      0/1 Adam         the same, in some updates the sum, and in some nothing                  arXiv:2202.06009
  *      ends             the gradient of the word embeddings that both have, as it is kept; with ZeRO of a rank's part
+ *      Adafactor        16 bytes of each row and column of a matrix: over the tensor ranks that divide the other side,
+ *                       and with ZeRO over those that divide the state                       arXiv:1804.04235
  *      norms            two sums (base/exact.h) of each tensor, where the optimizer needs its norms: over the tensor
  *                       ranks that split it, and with ZeRO over those that divide its state  arXiv:1904.00962
  */
@@ -76,6 +78,8 @@ typedef struct tx_volume_shared {
     tx_volume_buckets gathered[TX_N_GATHERED][2], whole;
     int64_t measured,
         measured_split; /* tensors whose norms the update needs; of these, those that tensor ranks split */
+    int64_t factors,
+        split_factors; /* rows and columns with averages; of these, those that tensor ranks have parts of */
 } tx_volume_shared;
 
 /* By which ranks those are: all along the data axis, or those with the same experts where these are divided. */

@@ -147,13 +147,14 @@ static void to_log(void *user, const char *text)
 static void formula_line(const tx_memory *m, const tx_zero_formula *f, void (*line)(void *user, const char *text),
                          void *user)
 {
-    char text[320], whole[24] = "", experts[64] = "", some[48] = "";
+    char text[320], whole[24] = "", experts[64] = "", some[96] = "";
     double bytes = tx_zero_formula_bytes(f), planned = (double)tx_memory_states(m);
     if (f->whole) snprintf(whole, sizeof whole, "%d Psi + ", f->whole);
     if (f->n_expert_params)
         snprintf(experts, sizeof experts, " (of experts, %lld, %d Psi / %d)", (long long)f->n_expert_params, f->divided,
                  f->n_expert_ranks);
-    if (f->n_some) snprintf(some, sizeof some, " + 4 x %lld / %d", (long long)f->n_some, f->n_ranks);
+    int n = f->n_each ? snprintf(some, sizeof some, " + 4 x %lld", (long long)f->n_each) : 0;
+    if (f->n_some) snprintf(some + n, sizeof some - (size_t)n, " + 4 x %lld / %d", (long long)f->n_some, f->n_ranks);
     snprintf(
         text, sizeof text,
         "    model states by the ZeRO formula: %s%d Psi / %d%s%s = %.1f MB, Psi = %lld; planned %.1f MB (%+.1f %%)",

@@ -270,6 +270,8 @@ static void count_measured(tx_volume_sizes *s, const tx_zero *z)
     };
     for (int k = 0; k < TX_N_SHARED; k++) {
         s->shared[k].measured = z->norms.group[group[k]].end - z->norms.group[group[k]].first;
+        s->shared[k].factors = z->factors.group[k].end - z->factors.group[k].first;
+        s->shared[k].split_factors = z->factors.group[k].whole - z->factors.group[k].first;
         s->shared[k].measured_split = z->norms.group[group[k]].whole - z->norms.group[group[k]].first;
     }
 }
@@ -482,6 +484,7 @@ tx_zero_formula tx__plan_formula(const tx_zero *z)
     for (int k = 0; k < z->n_state; k++) {
         const tx_state_table *t = &z->table[k];
         if (t->even) f.divided += 4;
+        f.n_each += t->n_each;
         f.n_some += t->n_divided[0];
         f.n_expert_some += t->n_divided[1];
     }
@@ -494,7 +497,7 @@ double tx_zero_formula_bytes(const tx_zero_formula *f)
     if (f->n_expert_params) of_ranks += (double)f->n_expert_params / f->n_expert_ranks;
     double some = (double)(f->n_some - f->n_expert_some) / f->n_ranks;
     if (f->n_expert_some) some += (double)f->n_expert_some / f->n_expert_ranks;
-    return (double)f->n_params * f->whole + f->divided * of_ranks + 4 * some;
+    return (double)f->n_params * f->whole + f->divided * of_ranks + 4 * (some + (double)f->n_each);
 }
 
 /* ---- the figures ---- */

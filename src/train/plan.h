@@ -49,6 +49,7 @@ typedef struct tx_zero_formula {
     int n_expert_ranks; /* the same of experts that ranks divide, which are among n_params */
     int64_t n_expert_params;
     int whole, divided;            /* bytes per parameter that are on every rank, and that are partitioned */
+    int64_t n_each;                /* numbers of state that are on every rank */
     int64_t n_some, n_expert_some; /* parameters with 4 more bytes of state, which others have not; partitioned */
 } tx_zero_formula;
 double tx_zero_formula_bytes(const tx_zero_formula *f);

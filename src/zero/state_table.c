@@ -14,6 +14,11 @@ static bool has_row(const tx_zero *z, tx_state_of of, int row)
         return true;
     case TX_STATE_OF_OTHERS:
         return !tx_zero_is_matrix(z, row);
+    case TX_STATE_OF_ROWS:
+    case TX_STATE_OF_COLUMNS:
+        return z->ps->param[row].n_dims == 2;
+    case TX_STATE_OF_VECTORS:
+        return z->ps->param[row].n_dims == 1;
     }
     return true;
 }
@@ -35,14 +40,47 @@ static void add_row(const tx_zero *z, tx_state_table *t, int row)
     t->rows.param[t->rows.n++] = *p;
 }
 
+/* A side of a matrix as a tensor of one dimension, which every data-parallel rank has all of. */
+static tx_param side_of(const tx_zero *z, const tx_param *p, int side)
+{
+    bool split = p->n_tp > 1 && p->split_dim == side;
+    tx_param q = *p;
+    q.n_dims = 1;
+    q.numel = q.dim[0] = p->dim[side];
+    q.whole[0] = p->whole[side];
+    q.dim[1] = q.whole[1] = 1;
+    q.rows_logical = side ? p->dim[1] : p->rows_logical;
+    q.whole_logical = side ? p->whole[1] : p->whole_logical;
+    q.split_dim = split ? 0 : -1;
+    q.n_parts = split ? p->n_parts : 1;
+    q.n_tp = split ? p->n_tp : 1;
+    q.tp_rank = split ? p->tp_rank : 0;
+    bool first = tx_comm_rank(tx_grid_group(z->grid, p->reduce_group)) == 0;
+    q.counted = p->counted && first && (split || p->tp_rank == 0);
+    return q;
+}
+
+static void add_side(const tx_zero *z, tx_state_table *t, int row, int side)
+{
+    tx_param *q = &t->rows.param[t->rows.n];
+    *q = side_of(z, &z->ps->param[row], side);
+    t->at[row] = q->offset = t->numel;
+    t->kept.fragment[t->kept.n++] = (tx_fragment){ .row = t->rows.n++, .numel = q->numel, .at = t->numel };
+    t->numel += (q->numel + TX_PARAM_ALIGN - 1) / TX_PARAM_ALIGN * TX_PARAM_ALIGN;
+    t->n_each += q->numel;
+}
+
 static tx_status open_uneven(const tx_zero *z, tx_state_table *t, tx_state_of of)
 {
     TX_TRY(tx_alloc(&t->at, (size_t)z->ps->n + 1, sizeof *t->at, what));
     TX_TRY(tx_alloc(&t->rows.param, (size_t)z->ps->n + 1, sizeof *t->rows.param, what));
-    TX_TRY(tx_alloc(&t->kept.fragment, (size_t)z->flat.kept.n + 1, sizeof *t->kept.fragment, what));
+    TX_TRY(tx_alloc(&t->kept.fragment, (size_t)z->ps->n + 1, sizeof *t->kept.fragment, what));
     for (int row = 0; row < z->ps->n; row++) t->at[row] = TX_NOWHERE;
     for (int row = 0; row < z->ps->n; row++)
-        if (has_row(z, of, row)) add_row(z, t, row);
+        if (has_row(z, of, row) && (of == TX_STATE_OF_ROWS || of == TX_STATE_OF_COLUMNS))
+            add_side(z, t, row, of == TX_STATE_OF_COLUMNS);
+        else if (has_row(z, of, row))
+            add_row(z, t, row);
     t->kept.numel = t->numel;
     return TX_OK;
 }
@@ -75,5 +113,5 @@ int64_t tx__state_at(const tx_zero *z, int k, const tx_fragment *s)
     const tx_state_table *t = &z->table[k];
     if (k >= z->n_state) return TX_NOWHERE;
     if (t->even) return s->at;
-    return t->at[s->row] == TX_NOWHERE ? TX_NOWHERE : t->at[s->row] + s->first;
+    return t->at[s->row] == TX_NOWHERE ? TX_NOWHERE : t->at[s->row] + (t->n_each ? 0 : s->first);
 }

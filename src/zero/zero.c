@@ -1,6 +1,7 @@
 /* zero.c - a rank's share of the training state: its memory and its update. */
 #include "zero/zero.h"
 #include "zero/compressed.h"
+#include "zero/factors.h"
 #include "zero/matrices.h"
 #include "zero/quantized.h"
 #include "zero/state_table.h"
@@ -212,6 +213,7 @@ static tx_optim_range range_of(const tx_zero *z, int i)
             r.state[k] = element(z->state[k], at, sizeof(float));
     }
     r.direction = tx__matrices_direction(z, s);
+    tx__factors_point(z, s, &r);
     return r;
 }
 
@@ -340,6 +342,7 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args 
     z->n_state = a->train ? tx_optim_n_state(cfg, a->optimizer) : 0;
     z->matrices.on = a->train && !a->optimizer && tx_optimizer_traits(cfg->optimizer) & TX_OPTIMIZER_MATRICES;
     z->compressed.on = a->train && !a->optimizer && tx_optimizer_traits(cfg->optimizer) & TX_OPTIMIZER_COMPRESSED;
+    z->factors.on = a->train && !a->optimizer && tx_optimizer_traits(cfg->optimizer) & TX_OPTIMIZER_FACTORS;
     z->stage = a->train ? (int)cfg->zero_stage : 0;
     z->quantized.weights = z->stage == 3 && cfg->zero_quantized_weights;
     z->quantized.gradients = z->stage == 3 && cfg->zero_quantized_gradients;
@@ -359,12 +362,17 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args 
                        "the optimizer %s computes in the host's memory: on a GPU it needs --offload-optimizer, with an "
                        "--offload-optimizer-ratio of 1",
                        a->optimizer->name);
+    if (z->factors.on && c->device)
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "--optimizer %s computes in the host's memory, not on a GPU: choose --optimizer adam or lion",
+                       tx_optimizer_kind_word(cfg->optimizer));
     count_once(z);
     if (tx_optim_has_norms(cfg, a->optimizer) && a->train) TX_GOTO(tx__zero_norms_open(z));
     TX_GOTO(open_buckets(z));
     tx__offload_plan(z);
     tx__matrices_plan(z);
     TX_GOTO(tx__state_tables_open(z, a->optimizer ? NULL : tx_optim_type_of(cfg->optimizer)->keeps));
+    TX_GOTO(tx__factors_plan(z));
     TX_GOTO(cut_fragments(z));
     point_ranges(z);
     TX_GOTO(tx__compressed_plan(z));
@@ -433,6 +441,7 @@ tx_status tx_zero_take(tx_zero *z)
     TX_TRY(tx__pool_take(&z->sums, d, "the gradients' sums"));
     TX_TRY(tx__pool_take(&z->work, d, "a layer's gradients in fp32"));
     TX_TRY(tx__matrices_take(z));
+    TX_TRY(tx__factors_take(z));
     TX_TRY(tx__compressed_take(z));
     TX_TRY(tx__quantized_take(z));
     point_ranges(z);
@@ -446,6 +455,7 @@ void tx_zero_close(tx_zero *z)
     tx_device *d = z->c ? z->c->device : NULL;
     tx__offload_close(z);
     tx__matrices_close(z);
+    tx__factors_close(z);
     tx__compressed_close(z);
     tx__quantized_close(z);
     tx_optim_deinit(&z->optim);
@@ -484,7 +494,7 @@ tx_zero_memory tx_zero_memory_of(const tx_zero *z)
                              .gathered = tx__pool_bytes(&z->values) + z->offload.staged_bytes,
                              .grads = z->train ? (size_t)numel_of(z, grads_whole(z)) * z->grads.size : 0,
                              .buckets = tx__pool_bytes(&z->grads) + tx__pool_bytes(&z->sums) + tx__pool_bytes(&z->work),
-                             .matrices = tx__matrices_bytes(z),
+                             .matrices = tx__matrices_bytes(z) + tx__factors_bytes(z),
                              .compressed = tx__compressed_bytes(z),
                              .quantized = tx__quantized_bytes(z),
                              .optimizer = state * sizeof(float),
@@ -520,6 +530,7 @@ tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay)
 {
     const tx_optim_step s = z->step = tx_optim_next(&z->optim, lr, weight_decay);
     tx__zero_drop_all(z);
+    TX_TRY(tx__factors_step(z, &s));
     if (z->norms.of_row) TX_TRY(tx__zero_measure(z, &s));
     for (int k = 0; k < z->flat.n_buckets; k++) {
         int first = z->first_range[k], end = z->first_range[k + 1];

@@ -50,7 +50,7 @@ typedef struct tx_zero_memory {
                                           * memory that offloaded ones are updated in */
     size_t grads, buckets;               /* kept gradients; the pools of those that are not summed yet */
     size_t optimizer;                    /* master weights and state */
-    size_t matrices;                     /* what updates of whole matrices work in */
+    size_t matrices;                     /* what updates of whole matrices, and of their rows and columns, work in */
     size_t compressed;                   /* what sums that are sent as signs leave out, and work in */
     size_t quantized;                    /* second copies, and what is sent as integers of a few bits */
     size_t host, nvme;                   /* what is offloaded, to memory and to a disk */

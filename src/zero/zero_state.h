@@ -85,8 +85,21 @@ typedef struct tx_state_table {
     int64_t *at;       /* owned; [rows of the model's table] where element 0 of a row would be, or TX_NOWHERE */
     tx_params rows;    /* owned; of the model's table those that it has numbers of, as checkpoints name them; and of */
     tx_fragments kept; /* these, owned, the fragments that this rank keeps */
+    int64_t
+        n_each; /* numbers that every data-parallel rank has: averages of rows and columns, `rows` of one dimension */
     int64_t n_divided[2]; /* numbers before they are divided among ranks: of all, and of experts that ranks divide */
 } tx_state_table;
+
+/* Of averages of rows and columns (factors.h). */
+typedef struct tx_factors {
+    bool on;
+    int64_t n;           /* rows and columns of this rank's matrices */
+    int64_t *at;         /* owned; [rows of the table, 2] where those of a matrix begin in the next two */
+    double *limit, *sum; /* owned; [n] */
+    struct {
+        int64_t first, whole, end; /* [first, whole): tensor ranks have parts of these */
+    } group[2];
+} tx_factors;
 
 /* Of updates that need whole matrices (matrices.h). */
 typedef struct tx_matrices {
@@ -157,6 +170,7 @@ typedef struct tx_zero {
     float *master, *state[TX_OPTIM_MAX_STATE];
     tx_offload offload;
     tx_matrices matrices;
+    tx_factors factors;
     tx_compressed compressed;
     tx_quantized quantized;
     /* what is kept, bucket by bucket in the order of memory, cut where offload.h cuts: */

@@ -121,6 +121,8 @@ static const axis_choice dtype_choices[] = { { "fp32", "" },
                                              { "fp32-sums", "--bf16 --grad-dtype bf16 --grad-reduce-dtype fp32" },
                                              { "bf16-sums", "--bf16 --grad-reduce-dtype bf16" } };
 #define MUON "--optimizer muon --muon-fp32-matmul-prec high "
+/* With an eps1 that is above the squares of what rounding leaves of the biases of keys, whose gradient is 0. */
+#define ADAFACTOR "--optimizer adafactor --adafactor-eps1 1e-10 --lr 3e-2 --min-lr 3e-3"
 /* A row for each that updates in another way; its rate changes weights about as much as Adam's does. */
 static const axis_choice optimizer_choices[] = {
     { "adam", "" },
@@ -130,6 +132,7 @@ static const axis_choice optimizer_choices[] = {
     { "adagrad", "--optimizer adagrad --lr 5e-3 --min-lr 5e-4" },
     { "lion", "--optimizer lion --lr 5e-4 --min-lr 5e-5" },
     { "lamb", "--optimizer lamb --lr 2e-2 --min-lr 2e-3" },
+    { "adafactor", ADAFACTOR },
     { "muon", MUON "--muon-nesterov --muon-coefficient-type simple" },
     { "muon-parts", MUON "--muon-tp-mode distributed --muon-scale-mode unit_rms_norm --muon-no-split-qkv" },
 };
@@ -251,7 +254,8 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == STAGE && b == OFFLOAD && k) return i >= 3 || (i > 0 && !strstr(offload_choices[k].flags, "-param "));
     if (a == STAGE && b == STAYS && k) return i >= 3;
     if (a == RATE && b == OPTIMIZER && k) return i != ONE_CYCLE || !strstr(optimizer_choices[k].flags, "--min-lr");
-    if (a == OPTIMIZER && b == OFFLOAD && k) return !strstr(optimizer_choices[i].flags, MUON);
+    if (a == OPTIMIZER && b == OFFLOAD && k)
+        return !strstr(optimizer_choices[i].flags, MUON) && strcmp(optimizer_choices[i].flags, ADAFACTOR) != 0;
     if (a == MODEL && b == DTYPE && k) return !strstr(axes[MODEL].choice[i].flags, "--num-experts");
     return true;
 }

@@ -255,8 +255,16 @@ static inline tx_status hash_all(tx_zero *z, outcome *o, float *room)
         if (z->c->device) continue;
         TX_TRY(tx_zero_fetch(z, i, TX_FETCH_STATE, false));
         for (int k = 0; k < z->optim.type->keeps->n; k++)
-            if (z->range[i].state[k]) o->states += hash_of(z, i, z->range[i].state[k], 1 + k);
+            if (z->range[i].state[k] && !z->table[k].n_each) o->states += hash_of(z, i, z->range[i].state[k], 1 + k);
     }
+    for (int k = 0; k < z->n_state; k++) /* averages of rows and columns */
+        for (int i = 0; i < z->table[k].rows.n && z->table[k].n_each; i++) {
+            const tx_param *p = &z->table[k].rows.param[i];
+            size_t bytes = (size_t)p->rows_logical * sizeof(float);
+            if (p->counted)
+                o->states += XXH3_64bits_withSeed(z->state[k] + p->offset, bytes,
+                                                  XXH3_64bits(p->name, strlen(p->name)) + (uint64_t)k);
+        }
     return TX_OK;
 }
 

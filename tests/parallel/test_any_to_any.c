@@ -235,6 +235,11 @@ static bool is_of(tx_state_of of, const tx_params *ps, const tx_param *p)
         return true;
     case TX_STATE_OF_OTHERS:
         return p->n_dims == 1 || ps->unit[p->unit].kind != TX_UNIT_LAYER;
+    case TX_STATE_OF_ROWS:
+    case TX_STATE_OF_COLUMNS:
+        return p->n_dims == 2;
+    case TX_STATE_OF_VECTORS:
+        return p->n_dims == 1;
     }
     return false;
 }

@@ -119,7 +119,13 @@ static void whole_matrices(void **state)
                                          "2x1x2 muon mixtral ep2-whole",
                                          "1x2x2 muon bert",
                                          "4x1x1 muon-parts llama",
-                                         "2x2x1 muon-parts mixtral" };
+                                         "2x2x1 muon-parts mixtral",
+                                         "1x1x3 adafactor",
+                                         "2x2x2 adafactor sequence interleaved",
+                                         "4x1x2 adafactor gqa",
+                                         "2x1x2 adafactor mixtral ep2",
+                                         "1x2x2 adafactor bert",
+                                         "4x1x1 adafactor llama" };
     bounds most = all_pass(words, LENGTH(words));
     assert_true(most.weights < 1e-5);
 }

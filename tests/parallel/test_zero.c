@@ -166,7 +166,14 @@ static void whole_matrices(void **state)
                                          "1x2x4 stage3 muon norms bf16",
                                          "2x1x2 stage1 muon-parts gqa all-reduce",
                                          "2x1x2 stage2 muon mixtral ep2",
-                                         "1x1x2 stage1 muon fp16 broadcast" };
+                                         "1x1x2 stage1 muon fp16 broadcast",
+                                         "1x1x3 stage1 adafactor",
+                                         "1x1x5 stage2 adafactor llama small",
+                                         "2x1x2 stage3 adafactor nothing",
+                                         "1x2x4 stage3 adafactor norms bf16",
+                                         "2x1x2 stage1 adafactor gqa all-reduce",
+                                         "2x1x2 stage2 adafactor mixtral ep2",
+                                         "1x1x2 stage1 adafactor fp16 broadcast" };
     double most = 0;
     int failed = 0;
     for (int i = 0; i < LENGTH(words); i++) {

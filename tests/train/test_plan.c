@@ -66,6 +66,8 @@ static const char *const runs[] = {
     "--zero-stage 3 --zero-param-persistence-threshold 100 --optimizer sgd",
     "--zero-stage 3 --zero-max-reuse-distance 1e9 --checkpoint-activations --bf16 " LLAMA,
     "--optimizer muon",
+    "--optimizer adafactor",
+    "--zero-stage 2 --bf16 --optimizer adafactor " LLAMA,
     "--zero-stage 2 --bf16 --optimizer muon --muon-fp32-matmul-prec high --muon-no-split-qkv " LLAMA,
     BERT,
     BERT "--bf16 --fp32-residual-connection --bert-no-binary-head --mask-prob 0.01 --threads 1",

@@ -116,6 +116,8 @@ static const char *const layouts[] = {
     "--world-size 4 --num-experts 4 --expert-interval 2 --topk 2 --disable-moe-token-dropping" PP(
         2) " --moe-expert-parallel-size 2" ZERO(1),
     /* matrices that are updated whole */
+    "--world-size 4 --optimizer adafactor" TP(2) ZERO(2) LLAMA,
+    "--world-size 8 --optimizer adafactor" TP(2) PP(2) EXPERTS EP(2) ZERO(3),
     "--world-size 2 --optimizer muon",
     "--world-size 2 --optimizer muon --zero-reduce-bucket-size 20000" ZERO(1),
     "--world-size 4 --optimizer muon" TP(2) ZERO(2) LLAMA,
