@@ -208,18 +208,17 @@ static const tx_optim_member member[] = { { "betas", { "adam_beta1", "adam_beta2
                                           { "eps", { "adam_eps" } },
                                           { .key = NULL } };
 
-const tx_optim_type tx_optim_zeroone_adam = {
-    .keeps = &tx_optim_zeroone_adam_keeps,
-    .member = member,
-    .counts = true,
-    .betas = { offsetof(tx_config, adam_beta1), offsetof(tx_config, adam_beta2) },
-    .eps = offsetof(tx_config, adam_eps),
-    .step = step,
-    .direction = direction,
-    .signs = signs,
-    .tell = tell,
-    .averaged = U,
-    .alone = { M, U },
-    .n_alone = 2,
-    .place = place
-};
+const tx_optim_type tx_optim_zeroone_adam = { .keeps = &tx_optim_zeroone_adam_keeps,
+                                              .member = member,
+                                              .counts = true,
+                                              .betas = { offsetof(tx_config, adam_beta1),
+                                                         offsetof(tx_config, adam_beta2) },
+                                              .eps = offsetof(tx_config, adam_eps),
+                                              .step = step,
+                                              .direction = direction,
+                                              .signs = signs,
+                                              .tell = tell,
+                                              .averaged = U,
+                                              .alone = { M, U },
+                                              .n_alone = 2,
+                                              .place = place };

@@ -329,20 +329,15 @@ static void count_once(const tx_zero *z)
     for (int row = 0; row < z->ps->n; row++) z->ps->param[row].counted = tx_zero_first(z, &z->ps->param[row]);
 }
 
-tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args *a)
+/* What options say of the state and of what is sent. */
+static void choose(tx_zero *z, const tx_zero_args *a)
 {
-    const tx_config *cfg = a->cfg;
-    *z = (tx_zero){ .c = c, .ps = ps, .cfg = cfg, .grid = tx_grid_of(c), .dtype = a->dtype, .train = a->train };
-    z->hooks = (tx_unit_hooks){ .gather = tx__zero_gather,
-                                .release = tx__zero_release,
-                                .pre_backward = tx__zero_pre_backward,
-                                .post_backward = tx__zero_post_backward,
-                                .user = z };
-    TX_TRY(tx_optim_check_client(a->optimizer));
+    const tx_config *cfg = z->cfg;
+    const unsigned traits = a->train && !a->optimizer ? tx_optimizer_traits(cfg->optimizer) : 0;
     z->n_state = a->train ? tx_optim_n_state(cfg, a->optimizer) : 0;
-    z->matrices.on = a->train && !a->optimizer && tx_optimizer_traits(cfg->optimizer) & TX_OPTIMIZER_MATRICES;
-    z->compressed.on = a->train && !a->optimizer && tx_optimizer_traits(cfg->optimizer) & TX_OPTIMIZER_COMPRESSED;
-    z->factors.on = a->train && !a->optimizer && tx_optimizer_traits(cfg->optimizer) & TX_OPTIMIZER_FACTORS;
+    z->matrices.on = traits & TX_OPTIMIZER_MATRICES;
+    z->compressed.on = traits & TX_OPTIMIZER_COMPRESSED;
+    z->factors.on = traits & TX_OPTIMIZER_FACTORS;
     z->stage = a->train ? (int)cfg->zero_stage : 0;
     z->quantized.weights = z->stage == 3 && cfg->zero_quantized_weights;
     z->quantized.gradients = z->stage == 3 && cfg->zero_quantized_gradients;
@@ -356,16 +351,37 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args 
     z->work.size = sizeof(float);
     z->value = z->persistent = z->master = z->grad = TX_DRY_ADDRESS;
     for (int k = 0; k < TX_OPTIM_MAX_STATE; k++) z->state[k] = TX_DRY_ADDRESS;
-    tx_status st;
-    if (a->train && a->optimizer && c->device && !(tx__offloads_optimizer(z) && cfg->offload_optimizer_ratio >= 1))
+}
+
+/* Some optimizers compute in the host's memory. */
+static tx_status can_update(const tx_zero *z, const tx_zero_args *a)
+{
+    const tx_config *cfg = z->cfg;
+    if (a->train && a->optimizer && z->c->device && !(tx__offloads_optimizer(z) && cfg->offload_optimizer_ratio >= 1))
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "the optimizer %s computes in the host's memory: on a GPU it needs --offload-optimizer, with an "
                        "--offload-optimizer-ratio of 1",
                        a->optimizer->name);
-    if (z->factors.on && c->device)
+    if (z->factors.on && z->c->device)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "--optimizer %s computes in the host's memory, not on a GPU: choose --optimizer adam or lion",
                        tx_optimizer_kind_word(cfg->optimizer));
+    return TX_OK;
+}
+
+tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args *a)
+{
+    const tx_config *cfg = a->cfg;
+    *z = (tx_zero){ .c = c, .ps = ps, .cfg = cfg, .grid = tx_grid_of(c), .dtype = a->dtype, .train = a->train };
+    z->hooks = (tx_unit_hooks){ .gather = tx__zero_gather,
+                                .release = tx__zero_release,
+                                .pre_backward = tx__zero_pre_backward,
+                                .post_backward = tx__zero_post_backward,
+                                .user = z };
+    tx_status st;
+    TX_TRY(tx_optim_check_client(a->optimizer));
+    choose(z, a);
+    TX_TRY(can_update(z, a));
     count_once(z);
     if (tx_optim_has_norms(cfg, a->optimizer) && a->train) TX_GOTO(tx__zero_norms_open(z));
     TX_GOTO(open_buckets(z));
