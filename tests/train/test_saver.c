@@ -24,6 +24,7 @@ static atomic_long steps_done;   /* of the run under way */
 static atomic_long
     waits_for_steps; /* that of a shard of iteration 4 or 8 returns when so many more are done; 0: at once */
 static atomic_bool slow_steps;
+static atomic_long n_begun, n_ended; /* shards whose fsync was called; has returned, or failed */
 static atomic_bool full;             /* the disk has no space */
 static atomic_llong free_bytes = -1; /* of the disk; -1: as many as there are */
 static atomic_int n_overtaken;       /* fsyncs that steps did overtake */
@@ -36,17 +37,35 @@ static void wait_for_steps(long n)
     atomic_fetch_add(&n_overtaken, atomic_load(&steps_done) >= begin + n);
 }
 
+/* Until each of two ranks has written its shard of an attempt that is under way: however slow a disk is, few steps pass
+ * meanwhile. */
+static void wait_for_both_shards(void)
+{
+    double start = tx_clock();
+    do usleep(100000);
+    while ((atomic_load(&n_begun) % 2 || atomic_load(&n_ended) != atomic_load(&n_begun)) && tx_clock() - start < 60);
+}
+
+static int fsync_of(int fd, const char *path)
+{
+    if ((!failing_name || strstr(path, failing_name)) && atomic_fetch_sub(&n_failing, 1) > 0) {
+        errno = EIO;
+        return -1;
+    }
+    return (int)syscall(SYS_fsync, fd);
+}
+
 int fsync(int fd)
 {
     char link[64], path[1024] = "";
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     if (readlink(link, path, sizeof path - 1) > 0 && strstr(path, "shard_")) {
         long n = atomic_load(&waits_for_steps);
+        atomic_fetch_add(&n_begun, 1);
         if (n && (strstr(path, "iter_0000004") || strstr(path, "iter_0000008"))) wait_for_steps(n);
-        if ((!failing_name || strstr(path, failing_name)) && atomic_fetch_sub(&n_failing, 1) > 0) {
-            errno = EIO;
-            return -1;
-        }
+        int code = fsync_of(fd, path);
+        atomic_fetch_add(&n_ended, 1);
+        return code;
     }
     return (int)syscall(SYS_fsync, fd);
 }
@@ -99,7 +118,8 @@ static void count_step(void *user, const tx_step_record *r)
     if (r->iteration == trouble.fsync) atomic_store(&n_failing, 1);
     atomic_store(&no_memory, r->iteration == trouble.no_memory ? (size_t)ps->n * sizeof(tx_replica) : 0);
     if (r->iteration == trouble.bad_weight) ((float *)ps->param[0].weight->value.data)[0] = NAN;
-    if (atomic_load(&slow_steps)) usleep(100000); /* longer than what is saved takes to be written */
+    if (atomic_load(&slow_steps) && atomic_load(&waits_for_steps)) usleep(100000);
+    if (atomic_load(&slow_steps) && !atomic_load(&waits_for_steps)) wait_for_both_shards();
 }
 
 static tx_status open_data(tx_train_data **data, const tx_config *cfg, const tx_grid *grid)
@@ -157,6 +177,8 @@ static tx_status train(run *r, const char *name, int ranks, int tp, const char *
              "%s",
              data_path("dataset/tiny_text_document"), in_scratch("%s", name), ranks, tp, more);
     atomic_store(&steps_done, 0);
+    atomic_store(&n_begun, 0);
+    atomic_store(&n_ended, 0);
     TX_TRY(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
     *r = (run){ .cfg = cfg, .tp = tp };
     tx_status st = tx_world_threads(ranks, run_rank, r);
