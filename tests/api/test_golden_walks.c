@@ -1,6 +1,7 @@
 /* labels: golden */
-/* 200 steps of --optimizer adafactor against Hugging Face's Adafactor in fp64 (tests/data/golden/adafactor): every
- * loss, and of each parameter its norm and some of its numbers. */
+/* 200 steps of --optimizer muon against PyTorch's own Muon and AdamW in fp64 (tests/data/golden/muon), and of adafactor
+ * against Hugging Face's Adafactor (tests/data/golden/adafactor): every loss, and of each parameter its norm and some
+ * of its numbers. */
 #include "support.h"
 
 #include "checkpoint/safetensors.h"
@@ -22,16 +23,29 @@ static int32_t *batch_tokens(json_t *batch)
     return tokens;
 }
 
-static tx_engine *open_engine(tx_config **cfg, json_t *all, json_t *of)
+/* An optimizer, and the folder of the model that it trains. */
+typedef struct walk {
+    const char *optimizer, *model;
+    json_t *all, *batches;
+} walk;
+
+static json_t *load_golden(const char *folder, const char *file)
+{
+    char name[64];
+    snprintf(name, sizeof name, "golden/%s/%s", folder, file);
+    return load_json(data_path(name));
+}
+
+static tx_engine *open_engine(tx_config **cfg, const walk *w, json_t *of)
 {
     char flags[2048], folder[512];
     tx_engine *e;
-    snprintf(folder, sizeof folder, "%s", data_path("golden/llama"));
+    snprintf(folder, sizeof folder, "%s/%s", data_path("golden"), w->model);
     snprintf(
         flags, sizeof flags,
         "--load %s --seq-length %d --micro-batch-size %d --train-iters %d --lr 1e-3 --data-path none --weight-decay "
-        "%.17g --clip-grad 1 --hidden-dropout 0 --attention-dropout 0 --optimizer adafactor --threads 1 %s",
-        folder, S, B, STEPS, json_real_value(json_object_get(all, "weight_decay")),
+        "%.17g --clip-grad 1 --hidden-dropout 0 --attention-dropout 0 --optimizer %s --threads 1 %s",
+        folder, S, B, STEPS, json_real_value(json_object_get(w->all, "weight_decay")), w->optimizer,
         json_string_value(json_object_get(of, "flags")));
     ASSERT_OK(tx_config_parse_string(cfg, "pretrain-gpt", flags));
     ASSERT_OK(tx_engine_create(&e, *cfg, VOCAB));
@@ -51,25 +65,28 @@ static double compare_param(const tx_safetensors *file, const char *name, json_t
     ASSERT_OK(tx_st_read_f32(t, x, false));
     double norm = json_number_value(json_object_get(of, "norm")), squares = 0, off = 0;
     for (i = 0; i < n; i++) squares += (double)x[i] * (double)x[i];
-    ASSERT_NEAR(sqrt(squares) / norm, 1, PARAMS, name);
+    if (!strstr(name, "c_attn.bias")) /* that of keys is noise of a gradient of 0 */
+        ASSERT_NEAR(sqrt(squares) / norm, 1, PARAMS, name);
     json_array_foreach(sample, i, one)
     {
+        if (strstr(name, "c_attn.bias") && i * every / (n / 3) == 1) continue;
         off = fmax(off, fabs((double)x[i * every] - json_number_value(one)) / (norm / sqrt((double)n)));
     }
     return off;
 }
 
-static void run_case(json_t *all, json_t *of, json_t *batches)
+static void run_case(const walk *w, json_t *of)
 {
     tx_config *cfg;
-    tx_engine *e = open_engine(&cfg, all, of);
-    json_t *lr, *losses = json_object_get(of, "losses"), *param;
+    tx_engine *e = open_engine(&cfg, w, of);
+    json_t *rates = json_object_get(of, "lr"), *lr, *losses = json_object_get(of, "losses"), *param;
     double loss, off = 0, most = 0;
     size_t i;
-    json_array_foreach(json_object_get(of, "lr"), i, lr)
+    if (!rates) rates = json_object_get(w->all, "lr"); /* the same in all cases */
+    json_array_foreach(rates, i, lr)
     {
         ASSERT_OK(tx_engine_set_lr(e, json_number_value(lr)));
-        ASSERT_OK(tx_engine_forward(e, batch_tokens(json_array_get(batches, i % 5)), &loss));
+        ASSERT_OK(tx_engine_forward(e, batch_tokens(json_array_get(w->batches, i % 5)), &loss));
         ASSERT_OK(tx_engine_backward(e));
         ASSERT_OK(tx_engine_step(e));
         off = fmax(off, fabs(loss - json_number_value(json_array_get(losses, i))));
@@ -94,21 +111,31 @@ static void run_case(json_t *all, json_t *of, json_t *batches)
     ASSERT_OK(tx_remove_tree(in_scratch("out")));
 }
 
-static void trajectories(void **state)
+static void trajectories(const char *optimizer, const char *model)
+{
+    walk w = { optimizer, model, load_golden(optimizer, "result.json"), load_golden(model, "train_batches.json") };
+    json_t *of;
+    size_t i;
+    json_array_foreach(json_object_get(w.all, "cases"), i, of) run_case(&w, of);
+    assert_true(i > 1);
+    json_decref(w.all);
+    json_decref(w.batches);
+}
+
+static void muon(void **state)
 {
     (void)state;
-    json_t *all = load_json(data_path("golden/adafactor/result.json")), *of;
-    json_t *batches = load_json(data_path("golden/llama/train_batches.json"));
-    size_t i;
-    json_array_foreach(json_object_get(all, "cases"), i, of) run_case(all, of, batches);
-    assert_true(i > 1);
-    json_decref(all);
-    json_decref(batches);
+    trajectories("muon", "gpt2");
+}
+
+static void adafactor(void **state)
+{
+    (void)state;
+    trajectories("adafactor", "llama");
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test_setup_teardown(trajectories, scratch_setup,
-                                                                        scratch_teardown) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest tests[] = { cmocka_unit_test(muon), cmocka_unit_test(adafactor) };
+    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }
