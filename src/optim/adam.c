@@ -10,13 +10,13 @@ static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, con
     return TX_OK;
 }
 
-static const tx_optim_member member[] = { { "betas", { "adam_beta1", "adam_beta2" } },
-                                          { "eps", { "adam_eps" } },
-                                          { .key = NULL } };
+const tx_optim_member tx__adam_member[] = { { "betas", { "adam_beta1", "adam_beta2" } },
+                                            { "eps", { "adam_eps" } },
+                                            { .key = NULL } };
 
 /* As apex's FusedAdam and torch's AdamW; without decoupled decay as torch's Adam. */
 const tx_optim_type tx_optim_adam = { .keeps = &tx_optim_adam_keeps,
-                                      .member = member,
+                                      .member = tx__adam_member,
                                       .betas = { offsetof(tx_config, adam_beta1), offsetof(tx_config, adam_beta2) },
                                       .eps = offsetof(tx_config, adam_eps),
                                       .step = step };

@@ -68,12 +68,8 @@ static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, con
     return TX_OK;
 }
 
-static const tx_optim_member member[] = { { "betas", { "adam_beta1", "adam_beta2" } },
-                                          { "eps", { "adam_eps" } },
-                                          { .key = NULL } };
-
 const tx_optim_type tx_optim_onebit_adam = { .keeps = &tx_optim_onebit_adam_keeps,
-                                             .member = member,
+                                             .member = tx__adam_member,
                                              .counts = true,
                                              .betas = { offsetof(tx_config, adam_beta1),
                                                         offsetof(tx_config, adam_beta2) },

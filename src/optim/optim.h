@@ -129,6 +129,8 @@ typedef struct tx_optim_type {
     tx_status (*place)(tx_ctx *c, const tx_optim_range *r);
 } tx_optim_type;
 
+extern const tx_optim_member tx__adam_member[]; /* adam.c; of all optimizers with Adam's options and no more */
+
 /* Of each row: tx_optim_adam in adam.c, ...; and in optim.c the row's buffers, tx_optim_adam_keeps. */
 #define TX_OPTIM_DECLARE(constant, word, type, ...) \
     extern const tx_optim_type type;                \
