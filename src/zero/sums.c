@@ -119,6 +119,13 @@ static tx_tensor target(const tx_zero *z, int k)
     return there ? tx__zero_kept_grads(z, k) : own_part(z, k);
 }
 
+/* What is kept has the bucket's sum of this micro-batch. */
+static void note_summed(tx_zero *z, int k)
+{
+    z->now[k].summed = true;
+    z->now[k].left = z->flat.bucket[k].n_units;
+}
+
 /* Waits for the bucket that waits longest, adds its sum to what is kept, and frees its memory. */
 static tx_status sum_wait(tx_zero *z)
 {
@@ -137,8 +144,7 @@ static tx_status sum_wait(tx_zero *z)
     tx__pool_release(&z->sums, &n->sums);
     if (z->reduce_every_micro_batch) leave_bucket(z, k);
     n->summing = false;
-    n->summed = true;
-    n->left = z->flat.bucket[k].n_units;
+    note_summed(z, k);
     return TX_OK;
 }
 
@@ -172,15 +178,13 @@ static tx_status sum_start(tx_zero *z, int k)
 {
     tx_bucket_now *n = &z->now[k];
     if (tx_zero_compresses(z)) { /* the update sums what it makes of them */
-        n->summed = true;
-        n->left = z->flat.bucket[k].n_units;
+        note_summed(z, k);
         return TX_OK;
     }
     if (tx__quantizes_sum(z, k)) {
         TX_TRY(tx__quantized_sum(z, k, tx__zero_kept_grads(z, k), written(z, k), n->summed));
         leave_bucket(z, k);
-        n->summed = true;
-        n->left = z->flat.bucket[k].n_units;
+        note_summed(z, k);
         return TX_OK;
     }
     if (converts(z, k)) {
