@@ -134,6 +134,17 @@ static void put(account *to, const account *a, bool more)
     add(to, a, 1);
 }
 
+/* What the first forward waits for and no other: values that the update has left under way. */
+static void add_waits(account *begin, const account *first, const account *second)
+{
+    for (int g = 0; g <= TX_N_STEP_GROUPS; g++) {
+        double s = first->exposed[g] - second->exposed[g];
+        if (s <= 0) continue;
+        begin->exposed[g] += s;
+        begin->all += s;
+    }
+}
+
 /* Of the micro-batches that were traced the second one stands for all but the last.
  * @more the piece has been kept, and this comes to it */
 static void keep_piece(stage_times *t, const tx_stage_work *w, const tx_work_piece *p, const account *a, bool more)
@@ -144,6 +155,7 @@ static void keep_piece(stage_times *t, const tx_stage_work *w, const tx_work_pie
         put(&t->begin, a, more);
         return;
     case TX_STEP_FORWARD:
+        if (p->micro == 1 && usual && !more) add_waits(&t->begin, &t->fwd[p->chunk], a);
         if (p->micro <= usual) put(&t->fwd[p->chunk], a, more);
         return;
     case TX_STEP_BACKWARD:

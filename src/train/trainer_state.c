@@ -364,6 +364,7 @@ tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy)
     tx_zero *z = &t->zero;
     *out = (tx_snapshot){ .config = NULL };
     TX_TRY(tx_trainer_require_idle(t, "a checkpoint is saved"));
+    TX_TRY(tx_zero_settle(&t->zero));
     tx__trainer_note(t, "saving a checkpoint");
     TX_TRY(tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), require_finite(t)));
     TX_TRY(require_replicas(t));
@@ -554,6 +555,7 @@ static tx_status require_optimizer(const tx_trainer *t, const tx_source *from)
 tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
 {
     TX_TRY(tx_trainer_require_idle(t, "a checkpoint is loaded"));
+    TX_TRY(tx_zero_settle(&t->zero));
     TX_TRY(require_model(t, from));
     const tx_config *cfg = t->cfg;
     tx_schedule schedule = t->schedule;

@@ -228,7 +228,8 @@ static tx_status update(tx_trainer *t)
     TX_TRY(tx_zero_clip(&t->zero, t->scaler.scale, t->cfg->clip_grad));
     part_done(t, t->cfg->clip_grad > 0 ? TX_TIMER_CLIP : TX_TIMER_CHECK, now);
     bool dumps = t->dump_iteration == t->iteration + 1, balances = tx__trainer_balances(t);
-    if (dumps || balances) TX_TRY(sum_losses(t));
+    bool before = dumps || balances || !t->ctx.device; /* behind values that are under way losses would wait for them */
+    if (before) TX_TRY(sum_losses(t));
     if (dumps) TX_TRY(dump(t));
     if (balances) TX_TRY(balance(t));
     now = tx_clock();
@@ -239,7 +240,7 @@ static tx_status update(tx_trainer *t)
     int64_t batch = tx_trainer_batch_size(t);
     t->zero.optim.decoupled_lr = tx_trainer_decoupled_lr(t);
     TX_TRY(tx_zero_step(&t->zero, lr, t->weight_decay));
-    if (!dumps && !balances) TX_TRY(sum_losses(t));
+    if (!before) TX_TRY(sum_losses(t));
     TX_TRY(tx_zero_stepped(&t->zero, &t->grad_norm, &bad));
     part_done(t, TX_TIMER_INNER_STEP, now);
     if (!bad) tx_schedule_advance(&t->schedule, &t->place, batch, t->consumed_train_tokens);

@@ -138,9 +138,18 @@ static tx_status prefetch(tx_zero *z, int k)
     return gather_start(z, k, true);
 }
 
+/* What the update has left under way: z->spreads_late. */
+static tx_status spread_wait(tx_zero *z, int unit)
+{
+    for (int i = 0, k; z->spreads_late && unit >= 0 && (k = tx__zero_bucket_of(z, unit, i)) >= 0; i++)
+        if (z->stage < 3 || z->flat.bucket[k].persistent) TX_TRY(tx_wait(z->c, &z->now[k].gather));
+    return TX_OK;
+}
+
 tx_status tx__zero_gather(void *user, int unit, int next)
 {
     tx_zero *z = user;
+    TX_TRY(spread_wait(z, unit));
     for (int i = 0, k; (k = moving_bucket(z, unit, i)) >= 0; i++) {
         TX_TRY(gather_start(z, k, false));
         TX_TRY(tx__zero_gather_wait(z, k));
@@ -166,7 +175,7 @@ tx_status tx__zero_release(void *user, int unit, bool again)
         if (--z->now[k].users == 0 && !(again && distance(z, unit) < z->cfg->zero_max_reuse_distance)) drop(z, k);
         TX_TRY(tx_comm_poll(z->c, tx__bucket_owners(z, k)));
     }
-    return TX_OK;
+    return z->spreads_late ? tx_comm_poll(z->c, tx_grid_group(z->grid, TX_GROUP_WORLD)) : TX_OK;
 }
 
 void tx__zero_drop_all(tx_zero *z)

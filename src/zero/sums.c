@@ -322,6 +322,7 @@ tx_status tx_zero_begin(tx_zero *z)
     for (int i = 0; i < z->ps->n_units; i++) z->unit[i].added = false;
     tx__quantized_forget(z);
     z->hit.param = NULL;
+    TX_TRY(tx__zero_spread_dry(z));
     return z->reduce_every_micro_batch || widens(z) ? TX_OK : tx_params_zero_grad(z->c, z->ps, 0, z->ps->n);
 }
 
@@ -340,5 +341,6 @@ tx_status tx_zero_finish(tx_zero *z)
     tx_at_part(z->c, SUMS);
     for (int k = 0; k < z->flat.n_buckets && !z->overlap && !z->reduce_every_micro_batch; k++) TX_TRY(sum_start(z, k));
     while (z->n_queued) TX_TRY(sum_wait(z));
+    TX_TRY(tx_zero_settle(z)); /* of units that no forward has used */
     return sum_ends(z);
 }

@@ -343,6 +343,7 @@ static void choose(tx_zero *z, const tx_zero_args *a)
     z->quantized.gradients = z->stage == 3 && cfg->zero_quantized_gradients;
     z->reduce_every_micro_batch = a->train && (z->stage >= 2 || cfg->reduce_every_micro_batch);
     z->overlap = cfg->overlap_grad_reduce;
+    z->spreads_late = z->overlap && z->stage;
     z->over_world = z->stage || z->grid->expert;
     choose_types(z);
     z->values.size = tx_dtype_size(z->dtype);
@@ -466,9 +467,19 @@ tx_status tx_zero_take(tx_zero *z)
     return TX_OK;
 }
 
+/* Others may still read this rank's values. Of two errors the one before is told. */
+static void leave(tx_zero *z)
+{
+    char why[8192];
+    if (!z->now || z->c->dry) return;
+    snprintf(why, sizeof why, "%s", tx_last_error());
+    if (tx_zero_settle(z)) (void)TX_FAIL_LINES(TX_ERR_COMM, "%s", why);
+}
+
 void tx_zero_close(tx_zero *z)
 {
     tx_device *d = z->c ? z->c->device : NULL;
+    leave(z);
     tx__offload_close(z);
     tx__matrices_close(z);
     tx__factors_close(z);
@@ -536,7 +547,14 @@ tx_status tx__zero_spread_start(tx_zero *z, int k)
     return TX_OK;
 }
 
-tx_status tx__zero_spread_wait(tx_zero *z)
+/* A dry run is of one iteration: what goes from its end into the forward of the next is counted at its beginning. */
+tx_status tx__zero_spread_dry(tx_zero *z)
+{
+    for (int k = 0; k < z->flat.n_buckets && z->spreads_late && z->c->dry; k++) TX_TRY(tx__zero_spread_start(z, k));
+    return TX_OK;
+}
+
+tx_status tx_zero_settle(tx_zero *z)
 {
     for (int k = 0; k < z->flat.n_buckets; k++) TX_TRY(tx_wait(z->c, &z->now[k].gather));
     return TX_OK;
@@ -555,10 +573,10 @@ tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay)
         TX_TRY(z->offload.bounce ? tx__bounce_step_some(z, &s, first, end)
                                  : tx_optim_step_some(z->c, &z->optim, &s, first, end));
         TX_TRY(tx_zero_flush(z));
-        TX_TRY(tx__zero_spread_start(z, k));
+        if (!(z->spreads_late && z->c->dry)) TX_TRY(tx__zero_spread_start(z, k));
         TX_TRY(tx_comm_poll(z->c, tx__bucket_owners(z, k)));
     }
-    return tx__zero_spread_wait(z);
+    return z->spreads_late ? TX_OK : tx_zero_settle(z);
 }
 
 tx_status tx_zero_stepped(tx_zero *z, double *norm, const char **bad)

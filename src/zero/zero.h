@@ -12,7 +12,8 @@
  *      stage 2, 3   a micro-batch's gradients are written to buffers of a pool, summed over the ranks (reduce-scatter)
  *                   and added to what is kept. With --reduce-every-micro-batch stages 0 and 1 do the same, stage 0
  *                   with all-reduces: then all stages come to the same bits
- *      stage 1, 2   the values of an updated bucket are gathered from the ranks that keep its parts
+ *      stage 1, 2   the values of an updated bucket are gathered from the ranks that keep its parts, while the next
+ *                   forward goes on: a unit waits for its own
  *      stage 3      a unit's values are gathered before they are used, the next unit's while this one's are used, and
  *                   dropped after that; small parameters are persistent (flat.h): they are gathered after the update
  *
@@ -79,6 +80,9 @@ tx_status tx_zero_begin(tx_zero *z);
 tx_status tx_zero_finish(tx_zero *z); /* all sums are there */
 /* After tx_optim_clip: the update, where the norm is finite. It does not wait for a device. */
 tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay);
+/* Waits for the values that the update left under way (stages 1 and 2: each unit's are waited for where it uses them).
+ * Before anything else looks at values or changes masters. Collective. */
+tx_status tx_zero_settle(tx_zero *z);
 /* The result of the update, as tx_optim_clipped reports it; it counts if it was taken. */
 tx_status tx_zero_stepped(tx_zero *z, double *norm, const char **bad);
 

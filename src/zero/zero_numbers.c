@@ -163,12 +163,13 @@ tx_status tx_zero_publish(tx_zero *z)
     float *room;
     TX_TRY(take_room(z, &room));
     tx_status st;
+    TX_GOTO(tx_zero_settle(z));
     TX_GOTO(tx_zero_flush(z));
     for (int i = 0; i < z->n_ranges && z->dtype != TX_F32 && z->train; i++) TX_GOTO(round_range(z, i, room));
     TX_GOTO(tx_zero_flush(z));
     tx__zero_drop_all(z);
     for (int k = 0; k < z->flat.n_buckets; k++) TX_GOTO(tx__zero_spread_start(z, k));
-    TX_GOTO(tx__zero_spread_wait(z));
+    TX_GOTO(tx_zero_settle(z));
     st = tx_device_sync(z->c->device, TX_STREAM_COMPUTE); /* others than this context read them */
 out:
     tx_free(room);

@@ -156,6 +156,7 @@ typedef struct tx_zero {
     tx_state_table table[TX_OPTIM_MAX_STATE];
     bool reduce_every_micro_batch; /* gradients are summed over the ranks after each micro-batch */
     bool overlap;                  /* sums are made while backward goes on */
+    bool spreads_late;             /* new values of buckets that all ranks have are gathered while forward goes on */
     tx_flat flat;
     tx_bucket_now *now; /* [flat.n_buckets] */
     tx_unit_now *unit;  /* [units] */
@@ -234,9 +235,9 @@ tx_tensor tx__zero_value_part(const tx_zero *z, int bucket);
 tx_status tx__zero_read_part(tx_zero *z, int bucket, tx_tensor y);
 
 /* After the masters have changed: gathers the values of bucket k that all ranks have, from the ranks that keep their
- * parts; and waits for all buckets. */
+ * parts. It is waited for where a unit uses them, or by tx_zero_settle. */
 tx_status tx__zero_spread_start(tx_zero *z, int k);
-tx_status tx__zero_spread_wait(tx_zero *z);
+tx_status tx__zero_spread_dry(tx_zero *z); /* where an iteration begins */
 
 /* Points a range to numbers of an array. */
 void tx__zero_point(const tx_zero *z, tx_optim_range *r, int array, void *x);
