@@ -69,7 +69,7 @@ static tx_status show_quantized(tx__report *r, const tx_volume_sizes *z)
     char text[160] = "";
     int n = 0;
     if (z->quantized_weights) n += snprintf(text, sizeof text, "parameters are gathered as 8 bits each");
-    if (z->near > 1)
+    if (z->near > 1 && !z->mics)
         n += snprintf(text + n, sizeof text - (size_t)n, "%sagain from %d near ranks",
                       n ? ", " : "parameters are gathered ", z->near);
     if (z->quantized_gradients)
@@ -85,8 +85,9 @@ tx_status tx__show_zero(tx__report *r, const tx_volume_sizes *z)
     char experts[48] = "";
     if (!z->zero || z->r == 1) return TX_OK;
     if (z->e > 1) snprintf(experts, sizeof experts, ", those of experts among %d", z->r_experts);
-    TX_TRY(tx__report_line(r, "ZeRO %d: %s divided among %d data-parallel ranks%s", z->zero, divided[z->zero], z->r,
-                           experts));
+    if (z->mics) snprintf(experts, sizeof experts, ", in each of %d rows (MiCS)", z->far);
+    TX_TRY(tx__report_line(r, "ZeRO %d: %s divided among %d %sdata-parallel ranks%s", z->zero, divided[z->zero],
+                           z->mics ? z->near : z->r, z->mics ? "near " : "", experts));
     TX_TRY(show_quantized(r, z));
     if (z->zero < 2 || z->p == 1) return TX_OK;
     tx_volume_sizes one = *z;

@@ -89,6 +89,7 @@ static void rule_signs_are_of_whole_gradients(const tx__check *k)
     } all[] = { { c->zero_stage > 0, k->bad->zero_stage, "--zero-stage" },
                 { c->reduce_every_micro_batch, k->bad->reduce_every_micro_batch, "--reduce-every-micro-batch" },
                 { tx_config_has_experts(c), k->bad->num_experts, "--num-experts" },
+                { c->mics_shard_size > 0, k->bad->mics_shard_size, "--mics-shard-size" },
                 { is_offloaded(c->offload_optimizer), k->bad->offload_optimizer, "--offload-optimizer" } };
     if (k->bad->optimizer || !(tx_optimizer_traits(c->optimizer) & TX_OPTIMIZER_COMPRESSED)) return;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -136,6 +137,29 @@ static void rule_quantized_is_stage_3(const tx__check *k)
                     "of them out");
 }
 
+/* Rows of near ranks, each of which has all of the state. Experts that ranks divide are shared with ranks that no row
+ * holds. */
+static void rule_shards_are_of_near_ranks(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    long long row = (long long)c->mics_shard_size, ranks = (long long)tx_config_data_parallel(c);
+    if (row <= 0 || k->bad->mics_shard_size) return;
+    if (!k->bad->zero_stage && c->zero_stage == 0)
+        tx__violate_mendable(k, TX__ZERO,
+                             "--mics-shard-size %lld is of what --zero-stage 1, 2 or 3 divides, and with 0 nothing is",
+                             row);
+    if (!k->bad->zero_hpz_partition_size && c->zero_hpz_partition_size > 1)
+        tx__violate(k->v,
+                    "--zero-hpz-partition-size %lld keeps a second copy nearby, and with --mics-shard-size %lld the "
+                    "first one is there: leave one of them out",
+                    (long long)c->zero_hpz_partition_size, row);
+    if (!k->bad->moe_expert_parallel_size && tx_config_divides_experts(c))
+        tx__violate(k->v, "--mics-shard-size is for ranks that have the same parameters, not with experts that they "
+                          "divide: leave it out");
+    if (ranks && ranks % row && !tx_config_searches(c) && !k->bad->world_size)
+        tx__violate(k->v, "--mics-shard-size %lld does not divide the %lld data-parallel ranks", row, ranks);
+}
+
 /* O_DIRECT moves whole blocks of a disk. */
 static void rule_requests_are_whole_blocks(const tx__check *k)
 {
@@ -171,6 +195,7 @@ const tx__rule tx__rules_zero[] = {
     { NULL, rule_offloaded_updates_are_of_elements },
     { NULL, rule_signs_are_of_whole_gradients },
     { NULL, rule_quantized_is_stage_3 },
+    { NULL, rule_shards_are_of_near_ranks },
     { NULL, rule_a_ratio_is_of_what_is_offloaded },
     { NULL, rule_files_have_a_folder },
     { NULL, rule_requests_are_whole_blocks },

@@ -24,7 +24,7 @@ static const tx_axis_kind in_order[TX_N_AXES] = {
 #undef X
 };
 
-enum { ALL, ENDS, IN_A_ROW, ACROSS };
+enum { ALL, ENDS, IN_A_ROW, ACROSS, A_COPY };
 static const struct {
     const char *name;
     unsigned axes;
@@ -48,7 +48,10 @@ tx_layout tx_layout_of(const tx_config *cfg)
 #define X(constant, word, order, size) (int)(size),
         TX_AXES(X)
 #undef X
-    }, .near = cfg->zero_hpz_partition_size > 1 ? (int)cfg->zero_hpz_partition_size : 0,
+    }, .near = cfg->mics_shard_size > 0           ? (int)cfg->mics_shard_size
+               : cfg->zero_hpz_partition_size > 1 ? (int)cfg->zero_hpz_partition_size
+                                                  : 0,
+       .copy = cfg->mics_shard_size > 0 ? (int)cfg->mics_shard_size : 0,
        .sequence = cfg->sequence_parallel,
        .expert = tx_config_divides_experts(cfg) ? (int)cfg->moe_expert_parallel_size : 0,
        .expert_tensor = tx_config_expert_tensor(cfg) };
@@ -88,13 +91,18 @@ void tx_grid_place(tx_grid *g, int rank, const tx_layout *layout)
     g->size = below;
     g->sequence = layout->sequence && tx_grid_size(g, TX_AXIS_TENSOR) > 1;
     g->near = layout->near;
+    g->copy = layout->copy;
     g->expert = layout->expert;
     g->expert_tensor = layout->expert_tensor;
 }
 
 tx_layout tx_grid_layout(const tx_grid *g)
 {
-    tx_layout l = { .near = g->near, .sequence = g->sequence, .expert = g->expert, .expert_tensor = g->expert_tensor };
+    tx_layout l = { .near = g->near,
+                    .copy = g->copy,
+                    .sequence = g->sequence,
+                    .expert = g->expert,
+                    .expert_tensor = g->expert_tensor };
     for (int i = 0; i < TX_N_AXES; i++) l.size[i] = g->axis[i].size;
     return l;
 }
@@ -220,6 +228,16 @@ static int number_along(const tx_grid *g, unsigned axes, int *n)
     return number;
 }
 
+/* The ranks whose places along DATA are in this rank's row. */
+static group_spec describe_copy(const tx_grid *g, int row)
+{
+    int at = tx_grid_rank(g, TX_AXIS_DATA), n;
+    tx_grid one = *g;
+    one.axis[TX_AXIS_DATA] = (tx_axis){ .size = row, .rank = at % row };
+    int number = number_along(&one, TX_ALONG_ALL, &n);
+    return (group_spec){ n, number, at / row, n == 1 };
+}
+
 static group_spec describe_group(const tx_grid *g, int kind)
 {
     const tx_layout l = tx_grid_layout(g);
@@ -238,6 +256,8 @@ static group_spec describe_group(const tx_grid *g, int kind)
     case ACROSS:
         if (!row) return (group_spec){ 1, 0, -1, true };
         return (group_spec){ n / row, number / row, color + n_colors * (number % row), n == row };
+    case A_COPY:
+        return row ? describe_copy(g, row) : (group_spec){ 1, 0, -1, true };
     default:
         return (group_spec){ n, number, color, n == 1 };
     }
@@ -248,8 +268,8 @@ static tx_status fit_rows(const tx_layout *l)
 {
     int t = size_of(l, TX_AXIS_TENSOR), r = size_of(l, TX_AXIS_DATA), n = l->expert_tensor ? r : t * r;
     if (l->near && r % l->near)
-        return TX_FAIL(TX_ERR_ARG, "--zero-hpz-partition-size %d does not divide the %d data-parallel ranks", l->near,
-                       r);
+        return TX_FAIL(TX_ERR_ARG, "--%s %d does not divide the %d data-parallel ranks",
+                       l->copy ? "mics-shard-size" : "zero-hpz-partition-size", l->near, r);
     if (!l->expert || n % l->expert == 0) return TX_OK;
     return TX_FAIL(TX_ERR_ARG, "--moe-expert-parallel-size %d does not divide the %d %s ranks of a stage%s", l->expert,
                    n, l->expert_tensor || t == 1 ? "data-parallel" : "tensor- and data-parallel",

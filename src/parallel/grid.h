@@ -18,8 +18,9 @@
  *        split over tensor ranks   experts' ranks  [0 2 4 6] [1 3 5 7]    the same experts  [0] [1] [2] ...
  *        whole                                     [0 1 2 3] [4 5 6 7]                      [0 4] [1 5] [2 6] [3 7]
  *
- *  ZeRO++ cuts the data-parallel ranks in rows, too, of near ones, which are meant to be those of a host; ranks with
- * the same place in their rows are far from each other:
+ *  ZeRO++ and MiCS cut the data-parallel ranks in rows, too, of near ones, which are meant to be those of a host; ranks
+ * with the same place in their rows are far from each other. With MiCS the ranks of a row, those of all tensor ranks
+ * and stages together, are a copy of the model:
  *
  *      the 8 data-parallel ranks, rows of 4     near  [0 1 2 3] [4 5 6 7]     far  [0 4] [1 5] [2 6] [3 7]
  *
@@ -64,7 +65,8 @@ typedef enum tx_axis_kind {
  *  name     in messages
  *  axes     along which places differ; of experts that tensor ranks split not TENSOR
  *  members  ALL of those ranks; or the two ENDS: the first and the last; a rank between them is in a group of one; or
- *           those IN_A_ROW; or those that have the same place in their rows, ACROSS them
+ *           those IN_A_ROW; or those that have the same place in their rows, ACROSS them; or of ALL those whose places
+ *           along DATA are in one row, A_COPY
  *  row      ranks of a row, a member of tx_layout; where that is 0 such groups are groups of one */
 /*    constant  name                    axes                                    members    row */
 #define TX_STEP_GROUPS(X) /* in which a step moves tensors */                                     \
@@ -78,6 +80,7 @@ typedef enum tx_axis_kind {
     X(EXPERT_DATA, "expert-data-parallel", TX_ALONG_EXPERTS,                    ACROSS,    expert)
 #define TX_OTHER_GROUPS(X)                                                                        \
     X(MODEL,    "model-parallel",       TX_ALONG(TENSOR) | TX_ALONG(PIPELINE),  ALL,       none)  \
+    X(COPY,     "model copy",           TX_ALONG_ALL,                           A_COPY,    copy)  \
     X(WORLD,    "world",                TX_ALONG_ALL,                           ALL,       none)
 
 /* clang-format on */
@@ -96,6 +99,7 @@ typedef struct tx_layout {
     int size[TX_N_AXES];
     int none;      /* 0: the row of groups that have no rows */
     int near;      /* data-parallel ranks that are near each other; 0: there are no rows of them */
+    int copy;      /* the same, where they have all of the training state (MiCS); else 0 */
     bool sequence; /* sequence parallelism; ignored where there is one tensor rank */
     int expert;    /* ranks that divide a layer's experts; 0: every rank of a stage has all, split over tensor ranks */
     bool expert_tensor; /* tensor ranks split an expert's matrices, and do not share the tokens */
@@ -120,8 +124,8 @@ typedef struct tx_grid {
     int rank, size; /* in the order above, which is the world's unless the user has chosen other places */
     tx_axis axis[TX_N_AXES];
     tx_comm *group[TX_N_GROUPS];
-    bool sequence;    /* sequence parallelism: between layers a tensor-parallel rank holds s/t positions */
-    int near, expert; /* as the layout has them */
+    bool sequence;          /* sequence parallelism: between layers a tensor-parallel rank holds s/t positions */
+    int near, copy, expert; /* as the layout has them */
     bool expert_tensor;
     bool reordered; /* the group WORLD is the grid's own */
     tx_place_of_work work;

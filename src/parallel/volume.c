@@ -184,7 +184,8 @@ static sharing sharing_of(const tx_volume_sizes *z, int k)
     static const int group[TX_N_SHARED] = {
         [TX_SHARED_DATA] = TX_GROUP_DATA, [TX_SHARED_EXPERTS] = TX_GROUP_EXPERT_DATA
     };
-    return (sharing){ group[k], tx_volume_group_size(z, group[k]), &z->shared[k] };
+    int sharers = z->mics && k == TX_SHARED_DATA ? TX_GROUP_NEAR : group[k];
+    return (sharing){ sharers, tx_volume_group_size(z, sharers), &z->shared[k] };
 }
 
 /* All buckets, so many times, with so many bytes an element. */
@@ -229,21 +230,27 @@ static void add_hop(terms *t, int group, const char *what, const tx_volume_sizes
                                           n * ranks * ranks * parts * (of->all.words[1] - of->whole.words[1]) * 4 } };
 }
 
-static void add_quantized(terms *t, const tx_volume_sizes *z)
+/* Near ranks have a second copy. */
+static bool has_second(const tx_volume_sizes *z)
+{
+    return z->near > 1 && !z->mics;
+}
+
+static void add_quantized(terms *t, const tx_volume_sizes *z, sharing s)
 {
     static const char what[] = "4 bits a parameter, each micro-batch";
-    if (z->near > 1) {
-        add_hop(t, TX_GROUP_NEAR, what, z, z->r / z->near);
+    if (has_second(z)) {
+        add_hop(t, TX_GROUP_NEAR, what, z, z->far);
         add_hop(t, TX_GROUP_FAR, "4 bits of the near ranks' sums", z, 1);
     } else {
-        add_hop(t, TX_GROUP_DATA, what, z, 1);
+        add_hop(t, s.group, what, z, 1);
     }
 }
 
 static void add_gradients(terms *t, const tx_volume_sizes *z, sharing s)
 {
     if (z->signs) return add_signs(t, z, s);
-    if (z->quantized_gradients) add_quantized(t, z);
+    if (z->quantized_gradients) add_quantized(t, z, s);
     tx_comm_op op = z->zero && z->scatters ? TX_COMM_REDUCE_SCATTER : TX_COMM_ALL_REDUCE;
     static const char *const what[2][2] = {
         { "4 bytes a parameter of the rank", "4 bytes a parameter, each micro-batch" },
@@ -251,6 +258,16 @@ static void add_gradients(terms *t, const tx_volume_sizes *z, sharing s)
     };
     const tx_volume_term of = { s.group, op, what[z->sum == 2][z->reduce_every_micro_batch], { 0 } };
     add_buckets(t, of, n_sums(z), z->quantized_gradients ? s.of->whole : s.of->all, z->sum);
+}
+
+/* What each rank of a row keeps of the sums. */
+static void add_far(terms *t, const tx_volume_sizes *z)
+{
+    static const char *const what[] = { "4 bytes of near ranks' sums", "2 bytes of near ranks' sums" };
+    tx_volume_buckets b = z->shared[TX_SHARED_DATA].all;
+    const tx_volume_term of = { TX_GROUP_FAR, TX_COMM_ALL_REDUCE, what[z->sum == 2], { 0 } };
+    b.numel /= z->near;
+    if (z->mics && z->far > 1) add_buckets(t, of, 1, b, z->sum);
 }
 
 enum { MEASURED = 2 * (int)sizeof(tx_exact) }; /* bytes of a tensor's sums */
@@ -321,7 +338,7 @@ static void add_before_use(terms *t, const tx_volume_sizes *z, sharing s)
         for (int waits = 0; waits < 2; waits++) {
             const tx_volume_term of = { s.group, TX_COMM_ALL_GATHER, what[i][waits], { 0 } };
             const tx_volume_term again = { TX_GROUP_NEAR, TX_COMM_ALL_GATHER, "the same, from near ranks", { 0 } };
-            int64_t times = z->n_micro * (waits ? 1 : uses[i]), far = z->near > 1 ? 1 : times;
+            int64_t times = z->n_micro * (waits ? 1 : uses[i]), far = has_second(z) ? 1 : times;
             tx_volume_buckets b = s.of->gathered[i][waits], blocks = { b.n, s.n * b.words[0], { 0 } };
             add_buckets(t, of, far, z->quantized_weights ? blocks : b, z->quantized_weights ? 4 : z->value);
             add_buckets(t, again, times - far, b, z->value);
@@ -378,6 +395,7 @@ int tx_volume_terms(const tx_volume_sizes *z, tx_volume_term term[TX_VOLUME_MAX_
         add_before_use(&t, z, s);
         add_matrices(&t, z, s);
     }
+    add_far(&t, z);
     if (z->p > 1 && z->tied && (has_pre(z) || has_post(z))) add_ends(&t, z);
     return t.n;
 }
@@ -399,8 +417,8 @@ int tx_volume_group_size(const tx_volume_sizes *z, int group)
     const int size[TX_N_STEP_GROUPS] = { [TX_GROUP_TENSOR] = z->t,
                                          [TX_GROUP_PIPELINE] = z->p,
                                          [TX_GROUP_DATA] = z->r,
-                                         [TX_GROUP_NEAR] = z->near > 1 ? z->near : 1,
-                                         [TX_GROUP_FAR] = z->near > 1 ? z->r / z->near : 1,
+                                         [TX_GROUP_NEAR] = z->near,
+                                         [TX_GROUP_FAR] = z->far,
                                          [TX_GROUP_EXPERT] = z->e,
                                          [TX_GROUP_EXPERT_DATA] = z->r_experts,
                                          [TX_GROUP_ENDS] = z->p > 1 && (has_pre(z) || has_post(z)) ? 2 : 1 };

@@ -27,6 +27,8 @@
  *      ZeRO++           a gather's parameters are 8 bits, gradients 4 bits each, with 4 bytes for 512 of them; gathers
  * of an iteration but the first are of near ranks, and gradients go to n near ranks first, 4 bits each, and 1/n of them
  * to far ones, in all-to-alls                                                      arXiv:2306.10209
+ *      MiCS             all of that among near ranks, and what they keep of the gradients' sums is summed over far
+ *                       ones, once                                                       arXiv:2205.00119
  *      Muon             with ZeRO an all-gather and a reduce-scatter of 4 bytes a parameter of buckets with matrices;
  * of a matrix that tensor ranks split an all-gather of 4 bytes each, or an all-reduce of k k products each iteration
  *      1-bit Adam       after --onebit-freeze-step no gradient's sum, but of a parameter one bit to its server, in an
@@ -88,7 +90,8 @@ enum { TX_SHARED_DATA, TX_SHARED_EXPERTS, TX_N_SHARED };
 /* What the formulas are about, on one rank. */
 typedef struct tx_volume_sizes {
     int t, p, r;      /* tensor ranks, pipeline stages, data ranks */
-    int near;         /* data ranks of a row; 1: there are no rows */
+    int near, far;    /* data ranks of a row, and rows; 1: there are no rows */
+    bool mics;        /* the ranks of a row divide all among them */
     int e, r_experts; /* ranks that divide experts, and that have the same ones; 1 where they are not divided */
     int stage;
     bool sequence;

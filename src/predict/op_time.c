@@ -103,6 +103,9 @@ static void stride_of(const tx_layout *l, int group, int *stride, int *size)
     case TX_GROUP_FAR:
         *stride = t * l->near, *size = l->near ? r / l->near : 1;
         return;
+    case TX_GROUP_COPY:
+        *stride = 1, *size = l->copy ? t * p * l->copy : 1;
+        return;
     case TX_GROUP_ENDS:
         *stride = t * r * (p - 1), *size = p > 1 ? 2 : 1;
         return;

@@ -363,6 +363,8 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
         .p = tx_grid_size(g, TX_AXIS_PIPELINE),
         .r = tx_grid_size(g, TX_AXIS_DATA),
         .near = tx_comm_size(tx_grid_group(g, TX_GROUP_NEAR)),
+        .far = tx_comm_size(tx_grid_group(g, TX_GROUP_FAR)),
+        .mics = z->mics,
         .e = tx_comm_size(tx_grid_group(g, TX_GROUP_EXPERT)),
         .r_experts = tx_comm_size(tx_grid_group(g, TX_GROUP_EXPERT_DATA)),
         .stage = tx_grid_rank(g, TX_AXIS_PIPELINE),

@@ -298,6 +298,7 @@ static tx_status compare_replicas(tx_trainer *t, tx_replica *row)
     TX_TRY(tx_comm_agree(world, tx_zero_hash_masters(&t->zero, row)));
     TX_TRY(compare_over(t, row, TX_GROUP_TENSOR, TX_UNSPLIT));
     TX_TRY(compare_over(t, row, TX_GROUP_ENDS, TX_BY_NAME));
+    if (t->zero.mics) TX_TRY(compare_over(t, row, TX_GROUP_FAR, TX_BY_NAME));
     if (tx_zero_kept(&t->zero)) TX_TRY(tx_comm_agree(world, tx_zero_hash_values(&t->zero, row)));
     if (!tx_optim_signs_of(&t->zero.optim).apart) TX_TRY(compare_over(t, row, TX_GROUP_DATA, TX_BY_NAME));
     return t->grid->expert ? compare_over(t, row, TX_GROUP_EXPERT_DATA, TX_BY_NAME) : TX_OK;

@@ -175,7 +175,8 @@ static tx_status over_ranks(const tx_zero *z, double *x, tx_reduce how)
     tx_tensor all = tx_tensor1(x, TX_F64, f->n);
     for (int k = 0; k < N_GROUPS; k++) {
         int64_t first = f->group[k].first, whole = f->group[k].whole, end = f->group[k].end;
-        tx_comm *shared = tx_grid_group(z->grid, groups[k]), *tensor = tx_grid_group(z->grid, TX_GROUP_TENSOR);
+        tx_comm *shared = tx_grid_group(z->grid, tx__sharers(z, groups[k])),
+                *tensor = tx_grid_group(z->grid, TX_GROUP_TENSOR);
         if (z->stage && end > first && tx_comm_size(shared) > 1)
             TX_TRY(tx_all_reduce(z->c, shared, tx_slice1(all, first, end - first), how));
         if (whole > first && tx_comm_size(tensor) > 1)

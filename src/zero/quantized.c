@@ -12,9 +12,10 @@ static bool moves(const tx_zero *z, int k)
     return z->stage == 3 && !z->flat.bucket[k].persistent;
 }
 
+/* Those that have a second copy among them; with MiCS near ranks have the first one. */
 static tx_comm *near_of(const tx_zero *z)
 {
-    return tx_grid_group(z->grid, TX_GROUP_NEAR);
+    return z->mics ? &tx_comm_self : tx_grid_group(z->grid, TX_GROUP_NEAR);
 }
 
 static int64_t words_of(const tx_zero *z, int k, int bits)

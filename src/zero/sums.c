@@ -307,7 +307,7 @@ tx_status tx__zero_post_backward(void *user, int unit, bool last)
     }
     tx_at_part(z->c, part);
     TX_TRY(tx_comm_poll(z->c, tx_grid_group(z->grid, TX_GROUP_EXPERT_DATA)));
-    return tx_comm_poll(z->c, tx_grid_group(z->grid, TX_GROUP_DATA));
+    return tx_comm_poll(z->c, tx_grid_group(z->grid, tx__sharers(z, TX_GROUP_DATA)));
 }
 
 /* ---- an iteration ---- */
@@ -336,11 +336,39 @@ static tx_status sum_ends(tx_zero *z)
     return TX_OK;
 }
 
+/* In the type of sums, where gradients are kept in another one. */
+static tx_status sum_far_converted(tx_zero *z, tx_comm *far, tx_tensor kept)
+{
+    tx_ctx *c = z->c;
+    size_t mark = tx_arena_mark(&c->scratch);
+    tx_tensor x = tx_push1(&c->scratch, z->sum_type, tx_numel(kept));
+    TX_RUN(c, cast, .y = x, .x = kept);
+    TX_TRY(tx_all_reduce(c, far, x, TX_SUM));
+    TX_RUN(c, cast, .y = kept, .x = x);
+    tx_arena_pop(&c->scratch, mark);
+    return TX_OK;
+}
+
+/* MiCS: what this rank keeps has the sums over its near ranks, of all micro-batches. */
+static tx_status sum_far(tx_zero *z)
+{
+    tx_comm *far = tx_grid_group(z->grid, TX_GROUP_FAR);
+    if (!z->mics || tx_comm_size(far) == 1) return TX_OK;
+    for (int k = 0; k < z->flat.n_buckets; k++) {
+        tx_tensor kept = tx__zero_kept_grads(z, k);
+        TX_TRY(z->sum_type == z->grad_type ? tx_all_reduce_start(z->c, far, kept, &z->now[k].sum)
+                                           : sum_far_converted(z, far, kept));
+    }
+    for (int k = 0; k < z->flat.n_buckets; k++) TX_TRY(tx_wait(z->c, &z->now[k].sum));
+    return TX_OK;
+}
+
 tx_status tx_zero_finish(tx_zero *z)
 {
     tx_at_part(z->c, SUMS);
     for (int k = 0; k < z->flat.n_buckets && !z->overlap && !z->reduce_every_micro_batch; k++) TX_TRY(sum_start(z, k));
     while (z->n_queued) TX_TRY(sum_wait(z));
     TX_TRY(tx_zero_settle(z)); /* of units that no forward has used */
+    TX_TRY(sum_far(z));
     return sum_ends(z);
 }

@@ -67,9 +67,14 @@ int tx__zero_bucket_of(const tx_zero *z, int unit, int i)
     return i < n ? found[i] : -1;
 }
 
+int tx__sharers(const tx_zero *z, int reduce_group)
+{
+    return z->mics && reduce_group == TX_GROUP_DATA ? TX_GROUP_NEAR : reduce_group;
+}
+
 tx_comm *tx__bucket_group(const tx_zero *z, int bucket)
 {
-    return tx_grid_group(z->grid, z->flat.bucket[bucket].group);
+    return tx_grid_group(z->grid, tx__sharers(z, z->flat.bucket[bucket].group));
 }
 
 tx_comm *tx__bucket_owners(const tx_zero *z, int bucket)
@@ -285,7 +290,7 @@ static tx_flat_spec spec_of(const tx_zero *z)
                        .small = cfg->zero_param_persistence_threshold,
                        .small_all = cfg->zero_model_persistence_threshold };
     for (int g = 0; g < TX_N_GROUPS && z->stage; g++) {
-        const tx_comm *group = tx_grid_group(z->grid, g);
+        const tx_comm *group = tx_grid_group(z->grid, tx__sharers(z, g));
         s.ranks[g] = (tx_flat_ranks){ .n = tx_comm_size(group), .rank = tx_comm_rank(group) };
     }
     return s;
@@ -325,7 +330,7 @@ bool tx_zero_first(const tx_zero *z, const tx_param *p)
 /* Whole numbers are the same in a reduce group, and groups differ: the first member counts. */
 static void count_once(const tx_zero *z)
 {
-    if (z->stage || !z->over_world) return;
+    if (z->stage || z->counted_over == TX_GROUP_MODEL) return;
     for (int row = 0; row < z->ps->n; row++) z->ps->param[row].counted = tx_zero_first(z, &z->ps->param[row]);
 }
 
@@ -344,7 +349,8 @@ static void choose(tx_zero *z, const tx_zero_args *a)
     z->reduce_every_micro_batch = a->train && (z->stage >= 2 || cfg->reduce_every_micro_batch);
     z->overlap = cfg->overlap_grad_reduce;
     z->spreads_late = z->overlap && z->stage;
-    z->over_world = z->stage || z->grid->expert;
+    z->mics = z->stage && z->grid->copy;
+    z->counted_over = z->mics ? TX_GROUP_COPY : z->stage || z->grid->expert ? TX_GROUP_WORLD : TX_GROUP_MODEL;
     choose_types(z);
     z->values.size = tx_dtype_size(z->dtype);
     z->grads.size = tx_dtype_size(z->grad_type);
@@ -395,15 +401,13 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args 
     TX_GOTO(tx__compressed_plan(z));
     TX_GOTO(tx__quantized_plan(z));
     if (a->train)
-        TX_GOTO(tx_optim_init(
-            &z->optim,
-            &(tx_optim_args){ .cfg = cfg,
-                              .client = a->optimizer,
-                              .ranks = tx_grid_group(z->grid, z->over_world ? TX_GROUP_WORLD : TX_GROUP_MODEL),
-                              .device = c->device,
-                              .range = z->range,
-                              .n_ranges = z->n_ranges,
-                              .n_tensors = ps->n }));
+        TX_GOTO(tx_optim_init(&z->optim, &(tx_optim_args){ .cfg = cfg,
+                                                           .client = a->optimizer,
+                                                           .ranks = tx_grid_group(z->grid, z->counted_over),
+                                                           .device = c->device,
+                                                           .range = z->range,
+                                                           .n_ranges = z->n_ranges,
+                                                           .n_tensors = ps->n }));
     z->optim.fetch = tx__offload_fetch;
     z->optim.fetch_user = z;
 out:

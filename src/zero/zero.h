@@ -34,6 +34,10 @@
  *  parallelism; after them those over the ends of the pipeline, of a tied matrix. The weights of the loss contain the
  *  division by the number of data-parallel ranks, so sums are averages.
  *
+ *  MiCS (--mics-shard-size), Zhang et al., arXiv:2205.00119: near ranks divide among them what above the data-parallel
+ *  ranks do, and keep sums over near ranks. What they keep is summed over far ranks once, before the update; so their
+ *  order is that of near ranks, then that of rows (parallel/grid.h).
+ *
  *  It is opened in a dry run, which finds how many buffers the pools need; then it takes its memory.
  *
  *  Files: flat.c buckets and parts, pool.c buffers, gather.c values, sums.c gradients, zero_numbers.c access to the

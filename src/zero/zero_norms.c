@@ -67,7 +67,7 @@ tx_status tx__zero_measure(tx_zero *z, const tx_optim_step *s)
     }
     TX_TRY(tx_optim_measure_sums(z->c, &z->optim, &sums));
     for (int g = 0; g < TX_N_GROUPS; g++) {
-        if (z->stage) TX_TRY(add_up(z, g, sums, z->norms.group[g].first, z->norms.group[g].end));
+        if (z->stage) TX_TRY(add_up(z, tx__sharers(z, g), sums, z->norms.group[g].first, z->norms.group[g].end));
         TX_TRY(add_up(z, TX_GROUP_TENSOR, sums, z->norms.group[g].first, z->norms.group[g].whole));
     }
     return tx_optim_measure_end(z->c, &z->optim);

@@ -150,9 +150,9 @@ typedef struct tx_zero {
     tx_dtype grad_type, sum_type; /* of gradients: as they are kept, and as they are summed over a bucket's group */
     int stage;
     bool train;
-    bool over_world; /* what is counted is so once among all ranks, and not once in each group MODEL: with stages from 1
-                        on, and where experts are divided */
-    int n_state;     /* buffers of the optimizer, and where they have what: */
+    bool mics;        /* near ranks divide all among them, as other near ones do */
+    int counted_over; /* tx_group_kind: what is counted is so once among these ranks */
+    int n_state;      /* buffers of the optimizer, and where they have what: */
     tx_state_table table[TX_OPTIM_MAX_STATE];
     bool reduce_every_micro_batch; /* gradients are summed over the ranks after each micro-batch */
     bool overlap;                  /* sums are made while backward goes on */
@@ -190,8 +190,12 @@ typedef struct tx_zero {
 
 /* ---- shared by the files of the room ---- */
 
-/* The ranks that a bucket's gradients are summed over, and those that its parts are divided over: the same, or with
- * stage 0 this rank alone. */
+/* tx_group_kind: the ranks that divide among them what a reduce group's parameters have: those of the group, or with
+ * MiCS the near ones of them. */
+int tx__sharers(const tx_zero *z, int reduce_group);
+
+/* The ranks that a bucket's gradients are summed over in backward, and those that its parts are divided over: the same,
+ * or with stage 0 this rank alone. */
 tx_comm *tx__bucket_group(const tx_zero *z, int bucket);
 tx_comm *tx__bucket_owners(const tx_zero *z, int bucket);
 

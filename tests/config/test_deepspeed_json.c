@@ -167,6 +167,8 @@ static const struct set {
     { "{\"zero_optimization\": {\"stage\": 3, \"zero_quantized_gradients\": true}}", "zero_quantized_gradients",
       "True" },
     { "{\"zero_optimization\": {\"stage\": 3, \"zero_hpz_partition_size\": 1}}", "zero_hpz_partition_size", "1" },
+    { "{\"zero_optimization\": {\"stage\": 3, \"mics_shard_size\": 1}}", "mics_shard_size", "1" },
+    { "{\"zero_optimization\": {\"mics_shard_size\": -1}}", "mics_shard_size", "-1" },
     { "{\"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"device\": \"cpu\"}}}", "offload_param", "cpu" },
     { "{\"zero_optimization\": {\"offload_param\": {\"nvme_path\": \"/x\"}}}", "offload_param_nvme_path", "/x" },
     { "{\"zero_optimization\": {\"offload_param\": {\"max_in_cpu\": 0}}}", "offload_param_max_in_cpu", "0" },
@@ -333,7 +335,8 @@ static void what_is_not_used_says_so(void **state)
           "ds.json: line 2: scheduler: accepted, without effect here: as with Megatron-DeepSpeed the learning rate" },
         { "{\"amp\": {\"enabled\": false, \"opt_level\": \"O1\"}}", "amp: accepted, without effect here: " },
         { "{\"comms_logger\": {\"enabled\": true, \"verbose\": false}}", "comms_logger: accepted, without effect" },
-        { "{\"zero_optimization\": {\"mics_shard_size\": -1}}", "mics_shard_size: accepted, without effect" },
+        { "{\"zero_optimization\": {\"mics_hierarchical_params_gather\": true}}",
+          "mics_hierarchical_params_gather: accepted, without effect here: large calls go host by host" },
         { "{\"checkpoint\": {\"parallel_write\": {\"pipeline_stage\": true}}}", "checkpoint.parallel_write: accepted" },
         { "{\"zero_optimization\": {\"cpu_offload\": false}}",
           "Config parameter cpu_offload is deprecated use offload_optimizer" },
@@ -524,6 +527,9 @@ static const struct wrong {
     { GOOD, "{\"zero_optimization\": {\"stage\": 3, \"zero_hpz_partition_size\": 3}}",
       "--zero-hpz-partition-size 3 does not divide the 1 data-parallel ranks\n"
       "--zero-hpz-partition-size is here zero_optimization.zero_hpz_partition_size, in ds.json, line 1, column 36" },
+    { GOOD, "{\"zero_optimization\": {\"stage\": 3, \"mics_shard_size\": 2}}",
+      "--mics-shard-size 2 does not divide the 1 data-parallel ranks\n"
+      "--mics-shard-size is here zero_optimization.mics_shard_size, in ds.json, line 1, column 36" },
     { GOOD, "{\"optimizer\": {\"type\": \"OneBitLamb\"}}",
       "ds.json: line 1, column 16: optimizer.type OneBitLamb: there are Adam (also AdamW), SGD, Lion, "
       "Adagrad, Lamb (also FusedLamb), Muon, OneBitAdam and ZeroOneAdam; with Megatron-DeepSpeed the section is not "

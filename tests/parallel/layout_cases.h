@@ -148,6 +148,7 @@ static const axis_choice stage_choices[] = {
     { "stage2", "--zero-stage 2" },
     { "stage3", "--zero-stage 3" },
     { "near", "--zero-stage 3 --zero-hpz-partition-size 2" },
+    { "mics", "--zero-stage 3 --mics-shard-size 2" },
 };
 static const axis_choice offload_choices[] = {
     { "-", "" },

@@ -250,6 +250,7 @@ static inline tx_status hash_all(tx_zero *z, outcome *o, float *room)
         const float *now;
         const tx_param *p = &z->ps->param[z->fragment[i].row];
         if (!(z->stage ? p->counted : tx_zero_first(z, p))) continue;
+        if (z->mics && tx_comm_rank(tx_grid_group(z->grid, TX_GROUP_FAR))) continue;
         TX_TRY(tx_zero_see_master(z, i, &now, room));
         o->weights += hash_of(z, i, now, 0);
         if (z->c->device) continue;

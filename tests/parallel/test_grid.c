@@ -89,6 +89,57 @@ static void groups_of_threads(void **state)
     }
 }
 
+/* 16 ranks, t = 2, p = 2, r = 4, rows of 2. */
+static void near_and_far(void **state)
+{
+    (void)state;
+    for (int copy = 0; copy < 2; copy++)
+        for (int rank = 0; rank < 16; rank++) {
+            tx_layout l = { .size = { [TX_AXIS_TENSOR] = 2, [TX_AXIS_PIPELINE] = 2, [TX_AXIS_DATA] = 4 },
+                            .near = 2,
+                            .copy = copy ? 2 : 0 };
+            tx_grid g;
+            ASSERT_OK(tx_grid_plan(&g, rank, &l));
+            tx_comm *near = tx_grid_group(&g, TX_GROUP_NEAR), *far = tx_grid_group(&g, TX_GROUP_FAR),
+                    *all = tx_grid_group(&g, TX_GROUP_COPY);
+            int data = rank / 2 % 4;
+            assert_true(tx_comm_size(near) == 2 && tx_comm_rank(near) == data % 2);
+            assert_true(tx_comm_size(far) == 2 && tx_comm_rank(far) == data / 2);
+            assert_int_equal(tx_comm_size(all), copy ? 8 : 1);
+            assert_int_equal(tx_comm_rank(all), copy ? rank % 2 + 2 * (data % 2) + 4 * (rank / 8) : 0);
+            tx_grid_close(&g);
+        }
+}
+
+/* The world's ranks of this rank's group are these.   @of bits */
+static tx_status has_members(const tx_grid *g, int kind, unsigned of)
+{
+    int all[8], mine = g->rank, n = tx_comm_size(tx_grid_group(g, kind));
+    unsigned found = 0;
+    TX_TRY(tx_comm_gather(tx_grid_group(g, kind), all, &mine, sizeof mine));
+    for (int i = 0; i < n; i++) found |= 1u << all[i];
+    return found == of ? TX_OK : TX_FAIL(TX_ERR_STATE, "rank %d: %x in %s", mine, found, tx_group_names[kind]);
+}
+
+static tx_status one_of_rows(tx_world *world, void *user)
+{
+    tx_grid g;
+    tx_status st;
+    (void)user;
+    TX_TRY(tx_grid_open(&g, world, &(tx_layout){ .size = { [TX_AXIS_TENSOR] = 2 }, .near = 2, .copy = 2 }, NULL));
+    TX_GOTO(has_members(&g, TX_GROUP_COPY, g.rank < 4 ? 0x0f : 0xf0));
+    TX_GOTO(has_members(&g, TX_GROUP_FAR, 0x11u << g.rank % 4));
+out:
+    tx_grid_close(&g);
+    return st;
+}
+
+static void rows_of_threads(void **state)
+{
+    (void)state;
+    ASSERT_OK(tx_world_threads(8, one_of_rows, NULL));
+}
+
 static tx_status opens_nothing(tx_world *world, void *user)
 {
     tx_grid g;
@@ -239,10 +290,16 @@ static void alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(places_of_the_drawing),      cmocka_unit_test(groups_of_threads),
-        cmocka_unit_test(sizes_that_do_not_divide),   cmocka_unit_test(a_job_that_does_not_exist),
-        cmocka_unit_test(memory_that_is_not_there),   cmocka_unit_test(experts_of_the_drawing),
-        cmocka_unit_test(experts_that_do_not_divide), cmocka_unit_test(alone),
+        cmocka_unit_test(places_of_the_drawing),
+        cmocka_unit_test(groups_of_threads),
+        cmocka_unit_test(near_and_far),
+        cmocka_unit_test(rows_of_threads),
+        cmocka_unit_test(sizes_that_do_not_divide),
+        cmocka_unit_test(a_job_that_does_not_exist),
+        cmocka_unit_test(memory_that_is_not_there),
+        cmocka_unit_test(experts_of_the_drawing),
+        cmocka_unit_test(experts_that_do_not_divide),
+        cmocka_unit_test(alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,6 +104,18 @@ static const char *const layouts[] = {
     "--world-size 4 --zero-quantized-weights --zero-quantized-gradients --zero-hpz-partition-size 4" ZERO(3) BERT,
     "--world-size 4 --zero-hpz-partition-size 2 --zero-max-reuse-distance 60000" ZERO(3) LLAMA,
     "--world-size 4 --zero-quantized-weights --zero-hpz-partition-size 2 --zero-max-live-parameters 1" ZERO(3),
+    /* MiCS: rows of near ranks, one row, rows of one, and with 8 and 4 bits */
+    "--world-size 4 --mics-shard-size 2" ZERO(3),
+    "--world-size 4 --mics-shard-size 2 --bf16 --global-batch-size 8" ZERO(2) LLAMA,
+    "--world-size 8 --sequence-parallel --mics-shard-size 2 --bf16 --grad-dtype bf16 --grad-reduce-dtype fp32" TP(2)
+        ZERO(1),
+    "--world-size 4 --mics-shard-size 4 --zero-max-reuse-distance 60000" ZERO(3),
+    "--world-size 2 --mics-shard-size 1 --no-zero-reduce-scatter" ZERO(2),
+    "--world-size 8 --mics-shard-size 2 --optimizer lamb" PP(2) ZERO(3),
+    "--world-size 4 --mics-shard-size 2 --optimizer muon --no-zero-allgather-partitions" ZERO(3),
+    "--world-size 4 --mics-shard-size 2 --optimizer adafactor" ZERO(1),
+    "--world-size 4 --mics-shard-size 2 --zero-quantized-weights --zero-quantized-gradients" ZERO(3) BERT,
+    "--world-size 4 --mics-shard-size 2 --bf16 --num-experts 4 --moe-router-topk 2" ZERO(3),
     /* experts that ranks divide, split over tensor ranks or whole */
     "--world-size 2" EXPERTS EP(2),
     "--world-size 4 --global-batch-size 8" TP(2) EXPERTS EP(2) " --expert-tensor-parallel-size 1" FULL "uniform",

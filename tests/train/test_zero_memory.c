@@ -71,6 +71,26 @@ static void states_are_as_the_paper_has_them(void **state)
             }
 }
 
+/* With MiCS a rank has what a rank of a smaller job has, which is one row. */
+static void a_row_takes_what_it_would_alone(void **state)
+{
+    (void)state;
+    for (int stage = 1; stage <= 3; stage++)
+        for (int row = 1; row <= 4; row *= 2) {
+            char mics[128], alone[128];
+            tx_run_plan a, b;
+            snprintf(mics, sizeof mics, "--bf16 --zero-stage %d --world-size 8 --mics-shard-size %d", stage, row);
+            snprintf(alone, sizeof alone, "--bf16 --zero-stage %d --world-size %d", stage, row);
+            tx_config *of_mics = parsed(LAYERS, mics), *of_alone = parsed(LAYERS, alone);
+            ASSERT_OK(tx_plan_stage(&a, of_mics, 512, 0));
+            ASSERT_OK(tx_plan_stage(&b, of_alone, 512, 0));
+            if (memcmp(&a.memory, &b.memory, sizeof a.memory)) fail_msg("%s is not %s", mics, alone);
+            ASSERT_NEAR(tx_zero_formula_bytes(&a.formula), tx_zero_formula_bytes(&b.formula), 0, mics);
+            tx_config_free(of_mics);
+            tx_config_free(of_alone);
+        }
+}
+
 /* What comes and goes is a few layers' and the words' matrix, however large the rest is. */
 static void what_comes_and_goes_does_not_grow_with_layers(void **state)
 {
@@ -189,7 +209,8 @@ static void check_run(const char *dtype, int stage, int n)
     ASSERT_OK(tx_plan_stage(&plan, cfg, 512, 0));
     job j = { cfg, plan.memory };
     size_t least = (size_t)n * tx_memory_total(&plan.memory), most;
-    int groups = plan.sizes.near > 1 ? 1 + n / plan.sizes.near + plan.sizes.near : 1; /* all; near ones, far ones */
+    /* all; near ones, far ones; and a copy's, which are the near ones */
+    int groups = plan.sizes.near > 1 ? 1 + plan.sizes.far * (1 + plan.sizes.mics) + plan.sizes.near : 1;
     most = least + (size_t)(n + groups) * SLACK;
     taken = 0;
     tx_allocator_set(&counting);
@@ -214,12 +235,18 @@ static void ranks_take_what_was_planned(void **state)
     }
     check_run("--bf16 --zero-quantized-weights --zero-quantized-gradients --zero-hpz-partition-size 2", 3, 4);
     check_run("--zero-quantized-weights --zero-param-persistence-threshold 0", 3, 3);
+    for (int stage = 1; stage <= 3; stage++) {
+        check_run("--bf16 --mics-shard-size 2", stage, 4);
+        check_run("--bf16 --grad-dtype bf16 --grad-reduce-dtype fp32 --mics-shard-size 1", stage, 2);
+    }
+    check_run("--zero-quantized-weights --zero-quantized-gradients --mics-shard-size 2", 3, 4);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(states_are_as_the_paper_has_them),
+        cmocka_unit_test(a_row_takes_what_it_would_alone),
         cmocka_unit_test(what_comes_and_goes_does_not_grow_with_layers),
         cmocka_unit_test(a_ratio_is_of_the_state),
         cmocka_unit_test(ranks_take_what_was_planned),
