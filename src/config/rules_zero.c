@@ -64,19 +64,18 @@ static void rule_files_have_a_folder(const tx__check *k)
     if (!k->bad->offload_param) need_folder(k, "offload-param", c->offload_param, c->offload_param_nvme_path);
 }
 
-/* Directions of whole matrices, and sums of rows and columns, are made where layers compute. */
+/* Sums of rows and columns are made where layers compute. */
 static void rule_offloaded_updates_are_of_elements(const tx__check *k)
 {
     const tx_config *c = k->c;
     const unsigned traits = k->bad->optimizer ? 0 : tx_optimizer_traits(c->optimizer);
-    if (!(traits & (TX_OPTIMIZER_MATRICES | TX_OPTIMIZER_FACTORS))) return;
+    if (!(traits & TX_OPTIMIZER_FACTORS)) return;
     if ((!k->bad->offload_optimizer && is_offloaded(c->offload_optimizer)) ||
         (!k->bad->offload_param && is_offloaded(c->offload_param)))
-        tx__violate(k->v, "--optimizer %s %s where layers compute: not with --offload-optimizer or --offload-param; %s",
-                    tx_optimizer_kind_word(c->optimizer),
-                    traits & TX_OPTIMIZER_MATRICES ? "makes whole matrices orthogonal"
-                                                   : "sums rows and columns of matrices",
-                    traits & TX_OPTIMIZER_MATRICES ? "--zero-stage divides its state" : "its state is small");
+        tx__violate(k->v,
+                    "--optimizer %s sums rows and columns of matrices where layers compute: not with "
+                    "--offload-optimizer or --offload-param; its state is small",
+                    tx_optimizer_kind_word(c->optimizer));
 }
 
 /* Every rank averages a momentum of all parameters, of its own sum of all micro-batches. Experts are of other ranks. */

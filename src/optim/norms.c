@@ -58,6 +58,11 @@ unsigned tx_optim_step_changes(const tx_optim *o)
     return o->type->measure ? TX_FETCH_VALUE | TX_FETCH_MASTER : TX_FETCH_ALL;
 }
 
+unsigned tx_optim_step_needs(const tx_optim_range *r)
+{
+    return r->direction ? TX_FETCH_VALUE | TX_FETCH_MASTER : TX_FETCH_ALL;
+}
+
 tx_status tx_optim_measure_begin(tx_ctx *c, tx_optim *o)
 {
     if (c->dry) return TX_OK;

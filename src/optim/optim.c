@@ -416,7 +416,8 @@ tx_status tx_optim_step_some(tx_ctx *c, const tx_optim *o, const tx_optim_step *
         tx_optim_step one = tx_optim_step_of(s, &o->range[i]);
         tx_optim_norm norm = tx_optim_norm_of(o, &o->range[i]);
         one.norm = &norm;
-        TX_TRY(fetch(o, i, TX_FETCH_ALL, tx_optim_step_changes(o)));
+        unsigned needs = tx_optim_step_needs(&o->range[i]);
+        TX_TRY(fetch(o, i, needs, tx_optim_step_changes(o) & needs));
         TX_TRY(o->type->step(c, o, &o->range[i], &one));
     }
     return TX_OK;

@@ -262,6 +262,9 @@ tx_status tx_optim_measure_end(tx_ctx *c, tx_optim *o);
 /* What `step` of a type changes: not the state that `measure` has changed. */
 unsigned tx_optim_step_changes(const tx_optim *o);
 
+/* What it needs of a range: a matrix's state is already in its direction. */
+unsigned tx_optim_step_needs(const tx_optim_range *r);
+
 /* Of the range's tensor; of a type that does not measure, nothing. */
 tx_optim_norm tx_optim_norm_of(const tx_optim *o, const tx_optim_range *r);
 

@@ -4,6 +4,9 @@
  *      copy stream   grad down .. grad down .. grad down ..  value up
  *      host                       Adam         Adam          Adam
  *
+ *  Of an update by whole matrices (matrices.h) the host makes directions of gradients, which go up; what became of them
+ * comes down in the gradients' place.
+ *
  *  A range whose state is on the device is updated there. If its values are offloaded, the update makes them in memory
  * of the device that one such range after the other uses, and they are copied down. */
 #include <stdint.h>
@@ -107,9 +110,10 @@ tx_status tx__bounce_open(tx_zero *z)
     TX_TRY(tx_alloc(&z->offload.bounce, 1, sizeof *z->offload.bounce, "the offloaded update"));
     tx__bounce *b = z->offload.bounce;
     TX_TRY(tx_ctx_init(&b->host, "cpu", z->c->n_threads));
-    TX_TRY(tx_ctx_take_memory(&b->host)); /* updates and norms take no scratch */
+    TX_TRY(tx_ctx_take_memory(&b->host));                         /* updates and norms take no scratch */
+    size_t size = z->matrices.on ? sizeof(float) : z->grads.size; /* of directions, or gradients */
     for (int i = 0; i < N_PLACES; i++)
-        TX_TRY(take_place(&b->at[i], d, (size_t)most * z->grads.size, (size_t)most * sizeof(float)));
+        TX_TRY(take_place(&b->at[i], d, (size_t)most * size, (size_t)most * sizeof(float)));
     TX_TRY(tx_device_event_make(d, &b->ready));
     TX_TRY(tx_device_take_host(d, &b->gate, 3 * sizeof *b->gate, "the offloaded update"));
     z->optim.host = &b->host;
@@ -168,7 +172,15 @@ typedef struct work {
     tx_status (*of)(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s);
     unsigned needs, changes;
     bool grads, values; /* reads gradients; writes values */
+    bool directions;    /* makes directions, of matrices alone */
 } work;
+
+/* Copies what is read in the place of gradients. */
+static tx_status grad_down(tx_zero *z, const tx_optim_range *r, place *p, const work *w)
+{
+    if (!w->directions && r->direction) return copy_down(z, p->grad, r->direction, (size_t)r->numel * sizeof(float));
+    return w->grads ? copy_down(z, p->grad, r->grad.data, (size_t)r->numel * z->grads.size) : TX_OK;
+}
 
 /* Copies a range's gradients, and values that the update starts from, to a place that is free. */
 static tx_status down_start(tx_zero *z, int i, const work *w)
@@ -177,10 +189,17 @@ static tx_status down_start(tx_zero *z, int i, const work *w)
     place *p = &z->offload.bounce->at[i % N_PLACES];
     tx_device *d = z->c->device;
     size_t bytes = (size_t)r->numel * sizeof(float);
+    if (w->directions && !r->direction) return TX_OK;
     TX_TRY(tx_device_event_wait(d, p->up));
-    if (w->grads) TX_TRY(copy_down(z, p->grad, r->grad.data, (size_t)r->numel * z->grads.size));
-    if (z->dtype == TX_F32 && values_there(z)) TX_TRY(copy_down(z, p->value, r->value, bytes));
+    TX_TRY(grad_down(z, r, p, w));
+    if (z->dtype == TX_F32 && values_there(z) && !w->directions) TX_TRY(copy_down(z, p->value, r->value, bytes));
     return tx_device_record(d, p->down, TX_STREAM_COPY);
+}
+
+static tx_status fetch(tx_zero *z, int i, const work *w)
+{
+    unsigned needs = w->directions ? w->needs : w->needs & tx_optim_step_needs(&z->range[i]);
+    return tx_zero_fetch(z, i, needs, w->changes & needs);
 }
 
 static tx_status update(tx_zero *z, const tx_optim_step *s, int i, const work *w)
@@ -190,7 +209,7 @@ static tx_status update(tx_zero *z, const tx_optim_step *s, int i, const work *w
     tx_optim_step one = tx_optim_step_of(s, &z->range[i]);
     tx_optim_norm norm = tx_optim_norm_of(&z->optim, &z->range[i]);
     one.norm = &norm;
-    TX_TRY(tx_zero_fetch(z, i, w->needs, w->changes));
+    TX_TRY(fetch(z, i, w));
     tx_optim_range r = z->range[i];
     size_t bytes;
     void *to = values_of(z, &r, &bytes);
@@ -198,8 +217,13 @@ static tx_status update(tx_zero *z, const tx_optim_step *s, int i, const work *w
     r.grad.data = p->grad;
     if (values_there(z) && z->dtype == TX_F32) r.value = p->value;
     if (values_there(z) && z->dtype != TX_F32) r.low.data = p->value;
+    if (r.direction) r.direction = w->directions ? p->value : p->grad;
     TX_TRY(tx_device_event_wait(z->c->device, p->down));
     TX_TRY(w->of(&b->host, &z->optim, &r, &one));
+    if (w->directions) {
+        TX_TRY(copy_up(z, z->range[i].direction, p->value, (size_t)r.numel * sizeof(float)));
+        return tx_device_record(z->c->device, p->up, TX_STREAM_COPY);
+    }
     if (!w->values || !values_there(z) || b->gate[2] == 0) return TX_OK;
     TX_TRY(copy_up(z, to, p->value, bytes));
     return tx_device_record(z->c->device, p->up, TX_STREAM_COPY);
@@ -213,9 +237,9 @@ static tx_status update_there(tx_zero *z, const tx_optim_step *s, int i, const w
     tx_optim_step one = tx_optim_step_of(s, &z->range[i]);
     tx_optim_norm norm = tx_optim_norm_of(&z->optim, &z->range[i]);
     one.norm = &norm;
-    TX_TRY(tx_zero_fetch(z, i, w->needs, w->changes));
+    TX_TRY(fetch(z, i, w));
     tx_optim_range r = z->range[i];
-    if (values_there(z)) return w->of(z->c, &z->optim, &r, &one);
+    if (values_there(z) || w->directions) return w->of(z->c, &z->optim, &r, &one);
     size_t bytes;
     void *kept = values_of(z, &r, &bytes);
     if (z->dtype == TX_F32) {
@@ -247,11 +271,16 @@ static tx_status work_on(tx_zero *z, const tx_optim_step *s, int first, int end,
     /* When it is there, so are all gradients: copies need not wait for the updates that are now put into the compute
      * stream, and the host works beside those. */
     if (first == 0) TX_TRY(tx_device_read(d, b->gate, z->optim.gate, 3 * sizeof *b->gate));
-    for (; first < here; first++) TX_TRY(update_there(z, s, first, w));
+    for (; first < here; first++)
+        if (!w->directions || z->range[first].direction) TX_TRY(update_there(z, s, first, w));
     if (first == end) return TX_OK;
+    if (z->matrices.on) { /* the copies are of a buffer that the compute stream writes and reads */
+        TX_TRY(tx_device_record(d, b->ready, TX_STREAM_COMPUTE));
+        TX_TRY(tx_device_stream_wait(d, TX_STREAM_COPY, b->ready));
+    }
     for (int i = first; i < end && i < first + N_PLACES - 1; i++) TX_TRY(down_start(z, i, w));
     for (int i = first; i < end; i++) {
-        TX_TRY(update(z, s, i, w));
+        if (!w->directions || z->range[i].direction) TX_TRY(update(z, s, i, w));
         if (i + N_PLACES - 1 < end) TX_TRY(down_start(z, i + N_PLACES - 1, w));
     }
     TX_TRY(tx_device_record(d, b->ready, TX_STREAM_COPY));
@@ -276,6 +305,16 @@ tx_status tx__bounce_measure_some(tx_zero *z, const tx_optim_step *s, int first,
                             .needs = TX_FETCH_MASTER | TX_FETCH_STATE,
                             .changes = TX_FETCH_STATE,
                             .grads = true });
+}
+
+tx_status tx__bounce_direct_some(tx_zero *z, const tx_optim_step *s, int first, int end)
+{
+    return work_on(z, s, first, end,
+                   &(work){ .of = z->optim.type->direction,
+                            .needs = TX_FETCH_STATE,
+                            .changes = TX_FETCH_STATE,
+                            .grads = true,
+                            .directions = true });
 }
 
 /* ---- offloaded values that layers are about to read ---- */

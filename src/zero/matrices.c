@@ -252,17 +252,13 @@ static tx_status make_row(const tx_zero *z, int row, int turn)
     return TX_OK;
 }
 
-tx_status tx__matrices_step(tx_zero *z, const tx_optim_step *s, int k)
+tx_status tx__matrices_step(tx_zero *z, int k)
 {
     const tx_bucket *b = &z->flat.bucket[k];
     tx_comm *owners = tx__bucket_owners(z, k);
     int turn = 0;
     if (!tx_zero_has_matrix(z, k)) return TX_OK;
     tx_at_part(z->c, "optimizer.matrices");
-    for (int i = z->first_range[k]; i < z->first_range[k + 1]; i++) {
-        tx_optim_step one = tx_optim_step_of(s, &z->range[i]);
-        if (z->range[i].direction) TX_TRY(z->optim.type->direction(z->c, &z->optim, &z->range[i], &one));
-    }
     tx_tensor all = tx_tensor1(z->matrices.direction, TX_F32, b->numel), own = all;
     if (z->stage) own = tx_slice1(all, tx_bucket_own_in(&z->flat, b), tx_bucket_part(&z->flat, b));
     if (z->stage) TX_TRY(tx_all_gather(z->c, owners, all, own));

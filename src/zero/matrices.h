@@ -36,7 +36,7 @@ size_t tx__matrices_bytes(const tx_zero *z);
 /* Where the direction of a fragment lies; NULL: it is of no matrix. */
 float *tx__matrices_direction(const tx_zero *z, const tx_fragment *s);
 
-/* Steps 1 to 4, of bucket k. */
-tx_status tx__matrices_step(tx_zero *z, const tx_optim_step *s, int k);
+/* Steps 2 to 4, of bucket k; zero.c goes over what is kept. */
+tx_status tx__matrices_step(tx_zero *z, int k);
 
 #endif

@@ -1,5 +1,6 @@
 /* offload.c - chunks of what is kept are read from a disk before the update, and written back after it. */
 #include "zero/offload.h"
+#include "zero/state_table.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -49,8 +50,20 @@ bool tx__host_updates(const tx_zero *z, int i)
     return z->c->device && tx__offloads_optimizer(z) && z->fragment[i].at >= z->offload.near[TX_ARRAY_MASTER];
 }
 
+/* Whether an array has not a number for each element. */
+static bool is_packed(const tx_zero *z, int array)
+{
+    return tx__is_offloaded(z, array) && array >= TX_ARRAY_STATE && !z->table[array - TX_ARRAY_STATE].even;
+}
+
+int64_t tx__offload_place(const tx_zero *z, int array, int64_t at)
+{
+    return is_packed(z, array) ? tx__state_packed(z, array - TX_ARRAY_STATE, at) : at;
+}
+
 static tx_tier *tier_of(const tx_zero *z, int array)
 {
+    if (is_packed(z, array)) return z->offload.packed;
     return array == TX_ARRAY_VALUE ? z->offload.params : z->offload.optimizer;
 }
 
@@ -133,9 +146,20 @@ static tx_tier_config optimizer_config(const tx_zero *z)
 {
     int n = 0, first = TX_ARRAY_STATE;
     for (int a = TX_N_ARRAYS - 1; a >= TX_ARRAY_MASTER; a--)
-        if (tx__is_offloaded(z, a)) first = a, n++;
+        if (tx__is_offloaded(z, a) && !is_packed(z, a)) first = a, n++;
     int64_t numel = z->flat.kept.numel - z->offload.near[TX_ARRAY_MASTER];
     return config_of(z, first, n, numel, z->cfg->offload_optimizer_nvme_path);
+}
+
+static tx_tier_config packed_config(const tx_zero *z)
+{
+    int n = 0, first = TX_ARRAY_STATE;
+    for (int a = TX_ARRAY_STATE; a < TX_N_ARRAYS; a++)
+        if (is_packed(z, a)) first = a, n++;
+    TX_ASSERT(n <= 1);
+    int64_t numel =
+        tx__offload_place(z, first, z->flat.kept.numel) - tx__offload_place(z, first, z->offload.near[first]);
+    return config_of(z, first, numel ? n : 0, numel, z->cfg->offload_optimizer_nvme_path);
 }
 
 static tx_tier_config params_config(const tx_zero *z)
@@ -168,10 +192,11 @@ void tx__offload_plan(tx_zero *z)
     o->current = -1;
     for (int a = 0; a < TX_N_ARRAYS; a++) {
         o->near[a] = a == TX_ARRAY_VALUE ? near_params(z) : near_state(z);
-        o->array[a] = !tx__is_offloaded(z, a) ? -1 : a == TX_ARRAY_VALUE ? 0 : next++;
+        o->array[a] = !tx__is_offloaded(z, a) ? -1 : a == TX_ARRAY_VALUE || is_packed(z, a) ? 0 : next++;
         if (on_disk(z, a)) one += (size_t)tx__offload_chunk(z) * tx_dtype_size(dtype_of(z, a));
     }
     if (next) count_tier(z, optimizer_config(z));
+    if (packed_config(z).n_arrays) count_tier(z, packed_config(z));
     if (offloads_params(z) && o->near[TX_ARRAY_VALUE] < z->flat.kept.numel) count_tier(z, params_config(z));
     if (o->near[TX_ARRAY_VALUE]) count_tier(z, near_config(z));
     o->n_buffers = one ? (int)z->cfg->offload_optimizer_buffer_count : 0;
@@ -228,6 +253,24 @@ static tx_status open_buffers(tx_zero *z)
     return TX_OK;
 }
 
+/* Where an array has element `at` of what is kept in its tier. */
+static int64_t place_of(const tx_zero *z, int array, int64_t at)
+{
+    return tx__offload_place(z, array, at) - tx__offload_place(z, array, z->offload.near[array]);
+}
+
+/* Elements of an array's chunk. */
+static int64_t extent_of(const tx_zero *z, int array, const tx_chunk *c)
+{
+    return tx__offload_place(z, array, c->at + c->n) - tx__offload_place(z, array, c->at);
+}
+
+/* Whether an array has nothing of range i. */
+static bool is_nowhere(const tx_zero *z, int array, int i)
+{
+    return is_packed(z, array) && tx__state_at(z, array - TX_ARRAY_STATE, &z->fragment[i]) == TX_NOWHERE;
+}
+
 /* What lies in the host's memory is used there. */
 static void point_into_memory(tx_zero *z, int i)
 {
@@ -237,8 +280,9 @@ static void point_into_memory(tx_zero *z, int i)
     for (int a = 0; a < TX_N_ARRAYS; a++) {
         bool near = at < o->near[a];
         if (!tx__is_offloaded_at(z, a, at) || (on_disk(z, a) && !near)) continue;
+        if (is_nowhere(z, a, i)) continue;
         char *x = near ? tx_tier_direct(o->params_near, 0, 0) : tx_tier_direct(tier_of(z, a), o->array[a], 0);
-        x += (size_t)(near ? at : at - o->near[a]) * tx_dtype_size(dtype_of(z, a));
+        x += (size_t)(near ? at : place_of(z, a, at)) * tx_dtype_size(dtype_of(z, a));
         tx__zero_point(z, r, a, x);
     }
 }
@@ -249,6 +293,7 @@ tx_status tx__offload_open(tx_zero *z)
     if (!tx__offloads(z)) return TX_OK;
     TX_TRY(list_chunks(z));
     if (optimizer_config(z).n_arrays) TX_TRY(open_tier(&o->optimizer, z, optimizer_config(z), "optimizer"));
+    if (packed_config(z).n_arrays) TX_TRY(open_tier(&o->packed, z, packed_config(z), "optimizer-others"));
     if (offloads_params(z) && o->near[TX_ARRAY_VALUE] < z->flat.kept.numel)
         TX_TRY(open_tier(&o->params, z, params_config(z), "parameters"));
     if (o->near[TX_ARRAY_VALUE]) TX_TRY(open_tier(&o->params_near, z, near_config(z), "parameters"));
@@ -262,6 +307,7 @@ void tx__offload_close(tx_zero *z)
     tx_offload *o = &z->offload;
     if (z->c) tx__bounce_close(z);
     tx_tier_close(o->optimizer); /* waits for the requests of the ways */
+    tx_tier_close(o->packed);
     tx_tier_close(o->params);
     tx_tier_close(o->params_near);
     for (int i = 0; i < o->n_buffers && o->buffer; i++)
@@ -274,9 +320,9 @@ void tx__offload_close(tx_zero *z)
 
 tx_zero_moved tx_zero_moved_so_far(const tx_zero *z)
 {
-    const tx_tier *tier[] = { z->offload.optimizer, z->offload.params, z->offload.params_near };
+    const tx_tier *tier[] = { z->offload.optimizer, z->offload.packed, z->offload.params, z->offload.params_near };
     tx_zero_moved all = { 0 };
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof tier / sizeof *tier; i++) {
         uint64_t fetched = 0, stored = 0;
         if (tier[i]) tx_tier_moved(tier[i], &fetched, &stored);
         all.fetched += fetched;
@@ -301,15 +347,9 @@ static unsigned arrays_of(const tx_zero *z, const tx_chunk *c, unsigned what)
         bool master = a == TX_ARRAY_MASTER || (a == TX_ARRAY_VALUE && z->dtype == TX_F32);
         bool asked = (a == TX_ARRAY_VALUE && what & TX_FETCH_VALUE) || (master && what & TX_FETCH_MASTER) ||
                      (a >= TX_ARRAY_STATE && what & TX_FETCH_STATE);
-        if (asked && on_disk(z, a) && c->at >= z->offload.near[a]) arrays |= bit(a);
+        if (asked && on_disk(z, a) && c->at >= z->offload.near[a] && extent_of(z, a, c)) arrays |= bit(a);
     }
     return arrays;
-}
-
-/* Where an array's chunk begins in its tier. */
-static int64_t place_of(const tx_zero *z, int array, const tx_chunk *c)
-{
-    return c->at - z->offload.near[array];
 }
 
 static tx_disk_buffer *buffer_of(const tx_offload *o, int chunk)
@@ -336,7 +376,8 @@ static tx_status read_start(tx_zero *z, int chunk, unsigned arrays)
     for (int a = 0; a < TX_N_ARRAYS; a++) {
         if (!(arrays & bit(a) & ~w->have)) continue;
         TX_TRY(tx_tier_wait(&w->request[a]));
-        tx_tier_fetch_start(tier_of(z, a), z->offload.array[a], place_of(z, a, c), c->n, w->buf[a], &w->request[a]);
+        tx_tier_fetch_start(tier_of(z, a), z->offload.array[a], place_of(z, a, c->at), extent_of(z, a, c), w->buf[a],
+                            &w->request[a]);
         w->have |= bit(a);
     }
     return TX_OK;
@@ -346,8 +387,10 @@ static void point_into_buffer(tx_zero *z, const tx_chunk *c, const tx_disk_buffe
 {
     for (int i = c->first; i < c->end; i++)
         for (int a = 0; a < TX_N_ARRAYS; a++) {
-            size_t at = (size_t)(z->fragment[i].at - c->at) * tx_dtype_size(dtype_of(z, a));
-            if (w->have & bit(a)) tx__zero_point(z, &z->range[i], a, (char *)w->buf[a] + at);
+            if (!(w->have & bit(a)) || is_nowhere(z, a, i)) continue;
+            int64_t n = tx__offload_place(z, a, z->fragment[i].at) - tx__offload_place(z, a, c->at);
+            size_t at = (size_t)n * tx_dtype_size(dtype_of(z, a));
+            tx__zero_point(z, &z->range[i], a, (char *)w->buf[a] + at);
         }
 }
 
@@ -362,7 +405,8 @@ tx_status tx_zero_flush(tx_zero *z)
     w->changed = 0;
     for (int a = 0; a < TX_N_ARRAYS; a++)
         if (changed & bit(a))
-            tx_tier_store_start(tier_of(z, a), o->array[a], place_of(z, a, c), c->n, w->buf[a], &w->request[a]);
+            tx_tier_store_start(tier_of(z, a), o->array[a], place_of(z, a, c->at), extent_of(z, a, c), w->buf[a],
+                                &w->request[a]);
     return TX_OK;
 }
 
@@ -423,9 +467,10 @@ tx_status tx__offload_move(tx_zero *z, int array, int64_t first, int64_t n, floa
         if (store) z->offload.buffer[i].chunk = -1;
     }
     TX_TRY(tx_aio_alloc(&blocks, (size_t)(end - begin) * sizeof *blocks, "a piece of a checkpoint"));
-    bool near = first < z->offload.near[array]; /* of parameters: a stretch lies in one bucket */
+    int64_t not_there = tx__offload_place(z, array, z->offload.near[array]);
+    bool near = first < not_there; /* of parameters: a stretch lies in one bucket */
     tx_tier *t = near ? z->offload.params_near : tier_of(z, array);
-    int64_t at = near ? begin : begin - z->offload.near[array];
+    int64_t at = near ? begin : begin - not_there;
     tx_tier_fetch_start(t, z->offload.array[array], at, end - begin, blocks, &r);
     tx_status st = tx_tier_wait(&r);
     if (!st && store) {

@@ -47,6 +47,9 @@ bool tx__is_offloaded_at(const tx_zero *z, int array, int64_t at);
 /* Elements of an array that are where they are without offload: the first ones of what is kept. */
 int64_t tx__not_offloaded(const tx_zero *z, int array);
 
+/* Where an array has element `at` of what is kept, an array that is offloaded: there, or where state_table.h says. */
+int64_t tx__offload_place(const tx_zero *z, int array, int64_t at);
+
 /* Whether the update of range i is the host's, while layers compute on a device. */
 bool tx__host_updates(const tx_zero *z, int i);
 
@@ -76,6 +79,7 @@ tx_status tx__bounce_open(tx_zero *z);
 void tx__bounce_close(tx_zero *z);
 tx_status tx__bounce_step_some(tx_zero *z, const tx_optim_step *s, int first, int end);
 tx_status tx__bounce_measure_some(tx_zero *z, const tx_optim_step *s, int first, int end);
+tx_status tx__bounce_direct_some(tx_zero *z, const tx_optim_step *s, int first, int end);
 
 /* Bytes to the device and from it. */
 void tx__bounce_moved(const tx_zero *z, uint64_t *up, uint64_t *down);

@@ -3,7 +3,6 @@
 
 #include "base/alloc.h"
 #include "zero/matrices.h"
-#include "zero/offload.h"
 
 static const char what[] = "the table of the optimizer's state";
 
@@ -23,6 +22,30 @@ static bool has_row(const tx_zero *z, tx_state_of of, int row)
     return true;
 }
 
+static int64_t packed_of(const tx_state_table *t, int64_t at)
+{
+    return t->packed[at / TX_TIER_BLOCK] * TX_TIER_BLOCK + at % TX_TIER_BLOCK;
+}
+
+/* Which blocks have numbers, and then how many do before each. */
+static tx_status pack(const tx_zero *z, tx_state_table *t, tx_state_of of)
+{
+    int64_t n = tx_tier_padded(z->flat.kept.numel) / TX_TIER_BLOCK, before = 0;
+    TX_TRY(tx_alloc(&t->packed, (size_t)n + 1, sizeof *t->packed, what));
+    for (int i = 0; i < z->flat.kept.n; i++) {
+        const tx_fragment *s = &z->flat.kept.fragment[i];
+        if (!has_row(z, of, s->row)) continue;
+        for (int64_t b = s->at / TX_TIER_BLOCK; b * TX_TIER_BLOCK < s->at + s->numel; b++) t->packed[b] = 1;
+    }
+    for (int64_t b = 0; b <= n; b++) {
+        int64_t has = t->packed[b];
+        t->packed[b] = before;
+        before += has;
+    }
+    t->numel = before * TX_TIER_BLOCK;
+    return TX_OK;
+}
+
 static void add_row(const tx_zero *z, tx_state_table *t, int row)
 {
     const tx_param *p = &z->ps->param[row];
@@ -31,11 +54,13 @@ static void add_row(const tx_zero *z, tx_state_table *t, int row)
     for (int i = 0; i < z->flat.kept.n; i++) {
         tx_fragment s = z->flat.kept.fragment[i];
         if (s.row != row) continue;
-        t->at[row] = t->numel - s.first;
+        if (t->packed)
+            s.at = packed_of(t, s.at);
+        else
+            s.at = t->numel, t->numel += (s.numel + TX_PARAM_ALIGN - 1) / TX_PARAM_ALIGN * TX_PARAM_ALIGN;
+        t->at[row] = s.at - s.first;
         s.row = t->rows.n;
-        s.at = t->numel;
         t->kept.fragment[t->kept.n++] = s;
-        t->numel += (s.numel + TX_PARAM_ALIGN - 1) / TX_PARAM_ALIGN * TX_PARAM_ALIGN;
     }
     t->rows.param[t->rows.n++] = *p;
 }
@@ -70,12 +95,13 @@ static void add_side(const tx_zero *z, tx_state_table *t, int row, int side)
     t->n_each += q->numel;
 }
 
-static tx_status open_uneven(const tx_zero *z, tx_state_table *t, tx_state_of of)
+static tx_status open_uneven(const tx_zero *z, tx_state_table *t, tx_state_of of, bool packed)
 {
     TX_TRY(tx_alloc(&t->at, (size_t)z->ps->n + 1, sizeof *t->at, what));
     TX_TRY(tx_alloc(&t->rows.param, (size_t)z->ps->n + 1, sizeof *t->rows.param, what));
     TX_TRY(tx_alloc(&t->kept.fragment, (size_t)z->ps->n + 1, sizeof *t->kept.fragment, what));
     for (int row = 0; row < z->ps->n; row++) t->at[row] = TX_NOWHERE;
+    if (packed) TX_TRY(pack(z, t, of));
     for (int row = 0; row < z->ps->n; row++)
         if (has_row(z, of, row) && (of == TX_STATE_OF_ROWS || of == TX_STATE_OF_COLUMNS))
             add_side(z, t, row, of == TX_STATE_OF_COLUMNS);
@@ -85,15 +111,15 @@ static tx_status open_uneven(const tx_zero *z, tx_state_table *t, tx_state_of of
     return TX_OK;
 }
 
-tx_status tx__state_tables_open(tx_zero *z, const tx_optim_keeps *keeps)
+tx_status tx__state_tables_open(tx_zero *z, const tx_optim_keeps *keeps, bool offloaded)
 {
     for (int k = 0; k < z->n_state; k++) {
         tx_state_table *t = &z->table[k];
         *t = (tx_state_table){ .even = true, .numel = z->flat.kept.numel };
         if (!keeps || keeps->state[k].of == TX_STATE_OF_ALL) continue;
-        TX_ASSERT(!tx__offloads(z));
+        TX_ASSERT(!offloaded || keeps->state[k].of == TX_STATE_OF_OTHERS);
         *t = (tx_state_table){ .even = false };
-        TX_TRY(open_uneven(z, t, keeps->state[k].of));
+        TX_TRY(open_uneven(z, t, keeps->state[k].of, offloaded));
     }
     return TX_OK;
 }
@@ -102,6 +128,7 @@ void tx__state_tables_close(tx_zero *z)
 {
     for (int k = 0; k < TX_OPTIM_MAX_STATE; k++) {
         tx_free(z->table[k].at);
+        tx_free(z->table[k].packed);
         tx_free(z->table[k].kept.fragment);
         tx_params_deinit(&z->table[k].rows);
         z->table[k] = (tx_state_table){ .even = false };
@@ -114,4 +141,9 @@ int64_t tx__state_at(const tx_zero *z, int k, const tx_fragment *s)
     if (k >= z->n_state) return TX_NOWHERE;
     if (t->even) return s->at;
     return t->at[s->row] == TX_NOWHERE ? TX_NOWHERE : t->at[s->row] + (t->n_each ? 0 : s->first);
+}
+
+int64_t tx__state_packed(const tx_zero *z, int k, int64_t at)
+{
+    return z->table[k].even ? at : packed_of(&z->table[k], at);
 }

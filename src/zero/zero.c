@@ -214,7 +214,8 @@ static tx_optim_range range_of(const tx_zero *z, int i)
         int64_t at = tx__state_at(z, k, s);
         if (z->table[k].even)
             r.state[k] = place_in(z, TX_ARRAY_STATE + k, z->state[k], false, s);
-        else if (at != TX_NOWHERE)
+        else if (at != TX_NOWHERE &&
+                 (z->state[k] == TX_DRY_ADDRESS || !tx__is_offloaded_at(z, TX_ARRAY_STATE + k, s->at)))
             r.state[k] = element(z->state[k], at, sizeof(float));
     }
     r.direction = tx__matrices_direction(z, s);
@@ -392,9 +393,10 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args 
     count_once(z);
     if (tx_optim_has_norms(cfg, a->optimizer) && a->train) TX_GOTO(tx__zero_norms_open(z));
     TX_GOTO(open_buckets(z));
+    TX_GOTO(tx__state_tables_open(z, a->optimizer ? NULL : tx_optim_type_of(cfg->optimizer)->keeps,
+                                  tx__offloads_optimizer(z)));
     tx__offload_plan(z);
     tx__matrices_plan(z);
-    TX_GOTO(tx__state_tables_open(z, a->optimizer ? NULL : tx_optim_type_of(cfg->optimizer)->keeps));
     TX_GOTO(tx__factors_plan(z));
     TX_GOTO(cut_fragments(z));
     point_ranges(z);
@@ -425,7 +427,8 @@ static size_t master_numel(const tx_zero *z)
 /* Elements of buffer k of state that are not offloaded. */
 static int64_t state_numel(const tx_zero *z, int k)
 {
-    return z->table[k].even ? tx__not_offloaded(z, TX_ARRAY_STATE + k) : z->table[k].numel;
+    if (!tx__is_offloaded(z, TX_ARRAY_STATE + k)) return z->table[k].numel;
+    return tx__state_packed(z, k, tx__not_offloaded(z, TX_ARRAY_STATE + k));
 }
 
 /* Kept values and the optimizer's arrays, as far as they are not offloaded. */
@@ -564,6 +567,22 @@ tx_status tx_zero_settle(tx_zero *z)
     return TX_OK;
 }
 
+/* Of the matrices of bucket k, from what is kept of their state: which is in its place again before the update. */
+static tx_status make_directions(tx_zero *z, const tx_optim_step *s, int k)
+{
+    int first = z->first_range[k], end = z->first_range[k + 1];
+    if (!tx_zero_has_matrix(z, k)) return TX_OK;
+    tx_at_part(z->c, "optimizer.matrices");
+    if (z->offload.bounce) TX_TRY(tx__bounce_direct_some(z, s, first, end));
+    for (int i = first; i < end && !z->offload.bounce; i++) {
+        tx_optim_step one = tx_optim_step_of(s, &z->range[i]);
+        if (!z->range[i].direction) continue;
+        TX_TRY(tx_zero_fetch(z, i, TX_FETCH_STATE, TX_FETCH_STATE));
+        TX_TRY(z->optim.type->direction(z->c, &z->optim, &z->range[i], &one));
+    }
+    return tx_zero_flush(z);
+}
+
 tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay)
 {
     const tx_optim_step s = z->step = tx_optim_next(&z->optim, lr, weight_decay);
@@ -572,7 +591,8 @@ tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay)
     if (z->norms.of_row) TX_TRY(tx__zero_measure(z, &s));
     for (int k = 0; k < z->flat.n_buckets; k++) {
         int first = z->first_range[k], end = z->first_range[k + 1];
-        TX_TRY(tx__matrices_step(z, &s, k));
+        TX_TRY(make_directions(z, &s, k));
+        TX_TRY(tx__matrices_step(z, k));
         TX_TRY(tx__compressed_step(z, &s, k));
         TX_TRY(z->offload.bounce ? tx__bounce_step_some(z, &s, first, end)
                                  : tx_optim_step_some(z->c, &z->optim, &s, first, end));

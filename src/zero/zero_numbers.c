@@ -203,7 +203,7 @@ static tx_status move_of_ranges(tx_zero *z, int array, int64_t first, int64_t n,
 tx_status tx_zero_move(tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store)
 {
     if (!tx__is_offloaded(z, array)) return move_of_ranges(z, array, first, n, x, store);
-    int64_t near = array == TX_ARRAY_VALUE ? 0 : z->offload.near[array] - first;
+    int64_t near = array == TX_ARRAY_VALUE ? 0 : tx__offload_place(z, array, z->offload.near[array]) - first;
     near = near < 0 ? 0 : near < n ? near : n;
     if (near) TX_TRY(move_of_ranges(z, array, first, near, x, store));
     return near < n ? tx__offload_move(z, array, first + near, n - near, x + near, store) : TX_OK;

@@ -31,6 +31,7 @@ typedef struct tx_disk_buffer {
 
 typedef struct tx_offload {
     tx_tier *optimizer, *params, *params_near; /* NULL: not offloaded; the last: of params what stays in memory */
+    tx_tier *packed;                           /* of the optimizer a buffer that has not a number for each element */
     int array[TX_N_ARRAYS];                    /* its number in its tier; -1: not offloaded */
     int64_t near[TX_N_ARRAYS]; /* so many elements, the first ones of what is kept, are not in that tier, but of params
                                 * in params_near, and of the optimizer where they are without offload */
@@ -83,6 +84,7 @@ typedef struct tx_state_table {
     bool even;         /* a number for each element that is kept, at the same place */
     int64_t numel;     /* of this rank's buffer */
     int64_t *at;       /* owned; [rows of the model's table] where element 0 of a row would be, or TX_NOWHERE */
+    int64_t *packed;   /* owned; [blocks of what is kept + 1] blocks before it that have numbers; NULL: see below */
     tx_params rows;    /* owned; of the model's table those that it has numbers of, as checkpoints name them; and of */
     tx_fragments kept; /* these, owned, the fragments that this rank keeps */
     int64_t

@@ -66,6 +66,9 @@ trains nvme 2e-2 --bf16 --zero-stage 3 --offload-optimizer nvme --offload-optimi
     --offload-param-nvme-path files
 trains some 2e-4 --zero-stage 2 --offload-optimizer cpu --offload-optimizer-ratio 0.4
 trains some-norms 2e-4 --optimizer lamb --zero-stage 1 --offload-optimizer cpu --offload-optimizer-ratio 0.4
+trains matrices 2e-4 --optimizer muon --muon-fp32-matmul-prec high --zero-stage 1 --offload-optimizer cpu
+trains some-matrices 2e-2 --optimizer muon --bf16 --zero-stage 3 --offload-param cpu --offload-optimizer nvme \
+    --offload-optimizer-nvme-path files --offload-optimizer-ratio 0.6
 trains params 2e-4 --zero-stage 3 --offload-param cpu
 trains params-some 2e-2 --bf16 --optimizer lamb --zero-stage 3 --offload-param nvme --offload-param-nvme-path files \
     --offload-optimizer cpu --offload-optimizer-ratio 0.5

@@ -255,8 +255,7 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == STAGE && b == OFFLOAD && k) return i >= 3 || (i > 0 && !strstr(offload_choices[k].flags, "-param "));
     if (a == STAGE && b == STAYS && k) return i >= 3;
     if (a == RATE && b == OPTIMIZER && k) return i != ONE_CYCLE || !strstr(optimizer_choices[k].flags, "--min-lr");
-    if (a == OPTIMIZER && b == OFFLOAD && k)
-        return !strstr(optimizer_choices[i].flags, MUON) && strcmp(optimizer_choices[i].flags, ADAFACTOR) != 0;
+    if (a == OPTIMIZER && b == OFFLOAD && k) return strcmp(optimizer_choices[i].flags, ADAFACTOR) != 0;
     if (a == MODEL && b == DTYPE && k) return !strstr(axes[MODEL].choice[i].flags, "--num-experts");
     return true;
 }

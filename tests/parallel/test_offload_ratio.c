@@ -41,6 +41,9 @@ static const char *const runs[] = {
     "1x1x2 stage3 params-nvme bf16",
     "1x1x2 stage2 nvme lamb",
     "1x1x2 stage3 params-cpu lamb bf16",
+    "1x1x3 stage1 cpu muon bf16",
+    "2x1x2 stage2 nvme muon",
+    "1x1x2 stage3 params-nvme muon-parts llama bf16",
 };
 
 static void any_ratio_has_the_same_bits(void **state)

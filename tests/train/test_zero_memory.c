@@ -137,6 +137,40 @@ static void a_ratio_is_of_the_state(void **state)
     }
 }
 
+/* Of matrices Muon keeps one number less, also where the state is offloaded: to a block of each stretch of others. */
+static void a_second_moment_is_of_no_matrix(void **state)
+{
+    (void)state;
+    static const char *const tiers[] = { "cpu", "nvme" };
+    for (int i = 0; i < 2 * 3; i++) {
+        char flags[256];
+        tx_run_plan adam, muon, near;
+        snprintf(flags, sizeof flags,
+                 "--bf16 --zero-stage %d --world-size 2 --offload-optimizer %s --offload-optimizer-nvme-path D "
+                 "--hidden-size 256 --zero-param-persistence-threshold 0 --optimizer",
+                 1 + i / 2, tiers[i % 2]);
+        char *word = flags + strlen(flags);
+        strcpy(word, " adam");
+        tx_config *a = parsed(LAYERS, flags);
+        strcpy(word, " muon");
+        tx_config *m = parsed(LAYERS, flags);
+        strcpy(word, " muon --offload-optimizer none");
+        tx_config *n = parsed(LAYERS, flags);
+        ASSERT_OK(tx_plan_stage(&adam, a, 512, 0));
+        ASSERT_OK(tx_plan_stage(&muon, m, 512, 0));
+        ASSERT_OK(tx_plan_stage(&near, n, 512, 0));
+        size_t far = muon.memory.host + muon.memory.nvme, all = adam.memory.host + adam.memory.nvme;
+        size_t over = far - near.memory.optimizer, blocks = (size_t)(4 * a->num_layers + 3) * 2 * 2048 * sizeof(float);
+        assert_int_equal(muon.memory.optimizer, 0);
+        if (far >= all || far < near.memory.optimizer || over > blocks)
+            fail_msg("%s: %zu bytes are offloaded, %zu without offload, Adam's %zu", flags, far, near.memory.optimizer,
+                     all);
+        tx_config_free(a);
+        tx_config_free(m);
+        tx_config_free(n);
+    }
+}
+
 /* ---- runs ---- */
 
 static _Atomic size_t taken; /* bytes asked of the heap, by all ranks */
@@ -232,6 +266,7 @@ static void ranks_take_what_was_planned(void **state)
         check_run("--grad-reduce-dtype bf16 --no-overlap-grad-reduce", stage, 2);
         check_run("", stage, 4);
         if (stage) check_run("--bf16 --offload-optimizer cpu --offload-optimizer-ratio 0.3", stage, 2);
+        if (stage) check_run("--bf16 --offload-optimizer cpu --optimizer muon", stage, 1); /* ranks differ */
     }
     check_run("--bf16 --zero-quantized-weights --zero-quantized-gradients --zero-hpz-partition-size 2", 3, 4);
     check_run("--zero-quantized-weights --zero-param-persistence-threshold 0", 3, 3);
@@ -249,6 +284,7 @@ int main(void)
         cmocka_unit_test(a_row_takes_what_it_would_alone),
         cmocka_unit_test(what_comes_and_goes_does_not_grow_with_layers),
         cmocka_unit_test(a_ratio_is_of_the_state),
+        cmocka_unit_test(a_second_moment_is_of_no_matrix),
         cmocka_unit_test(ranks_take_what_was_planned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
