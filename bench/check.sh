@@ -124,9 +124,10 @@ try_async_save() {
     ids && says "^--async-save: $number steps alone, median $number ms" "$root/bench/async_save.sh" "$triax" "$work/text_text_document" \
         "${gpt2[@]}" "$work/save" 20 --num-layers 1 --hidden-size 16 --num-attention-heads 2
 }
-try_onebit_curve() {
-    mpi && ids && SEEDS=1 says "^seed 1: adam $number[E+0-9]*, onebitadam $number[E+0-9]*, [-+]$number %" "$root/bench/onebit_curve.sh" "$triax" \
-        "$work/text_text_document" 4 2
+try_optimizer_curves() {
+    mpi && ids && MODEL="--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --max-position-embeddings 16" SEEDS=1 \
+        says "^seed 1: adam $number, onebitadam $number, [-+]$number %, muon $number with 3/4 of 4 steps, [-+]$number %" \
+        "$root/bench/optimizer_curves.sh" "$triax" "$work/text_text_document" 50257 4
 }
 try_run_all() { bash -n "$root/bench/gpu/run_all.sh"; }
 
