@@ -1,9 +1,9 @@
 #!/bin/bash
 # What the ways to send less bring over a slow link: tokens/s of the same small GPT on two hosts, network namespaces of this
-# machine that a link of so many Mbit/s joins, by plain data parallelism (sums flat, and host by host), 1-bit Adam behind its
-# freeze, ZeRO-3, and ZeRO-3 with ZeRO++. Needs root and Open MPI.
+# machine that a link of so many Mbit/s joins, by plain data parallelism (sums flat, and host by host), 1-bit Adam after its
+# freeze with ranks and with hosts as workers, ZeRO-3, and ZeRO-3 with ZeRO++. Needs root and Open MPI.
 #   bench/slow_link.sh [TRIAX [MBIT [RANKS_OF_A_HOST [STEPS]]]]
-# WAYS in the environment: some of "flat dp onebit zero3 zeropp"; MODEL: other flags of size.
+# WAYS in the environment: some of "flat dp onebit workers zero3 zeropp"; MODEL: other flags of size.
 triax=$(realpath "${1:-build/release/triax}") mbit=${2:-100} each=${3:-4} steps=${4:-8}
 export TRIAX=$triax RANK_HELLO=$triax # lib.sh asks for both
 . "$(dirname "$0")/../tests/dist/lib.sh"
@@ -20,27 +20,33 @@ for i in 0 1; do
 done
 sent() { ip netns exec "${tag}0" cat /sys/class/net/eth0/statistics/tx_bytes; }
 
-# Milliseconds of the median step behind the freeze, and MiB that a host sends in a step, of all steps; by how the model is trained.
+# Milliseconds of the median step after the freeze, and what a host sends in one: read off as the log's lines come; by how the
+# model is trained.
 way() { # NAME HOST_COMM FLAGS...
-    local name=$1 before ms
-    before=$(sent)
+    local name=$1 first=0 last ms line
     TX_HOST_COMM=$2 on 0 timeout -k 5 600 "$mpirun" --mca plm_rsh_agent "$here/agent.sh" -x TX_HOST_COMM -x OMP_WAIT_POLICY \
         --host "node0:$each,node1:$each" -n "$n" "$triax" pretrain-gpt $model --max-position-embeddings "$length" --bf16 \
         --micro-batch-size 1 --global-batch-size "$n" --train-iters $((freeze + steps)) --lr 1e-4 --lr-decay-style constant \
         --tokenizer-type NullTokenizer --mock-data --log-interval 1 --eval-iters 0 --eval-interval 1000 --threads 1 "${@:3}" \
-        >"out-$name" 2>&1 </dev/null || { cat "out-$name" >&2; die "$name"; }
+        2>&1 </dev/null | while IFS= read -r line; do
+        [[ $line =~ iteration\ +([0-9]+)/ ]] && echo "sent $(sent) at ${BASH_REMATCH[1]}"
+        printf '%s\n' "$line"
+    done >"out-$name" || { cat "out-$name" >&2; die "$name"; }
+    first=$(sed -n "s/^sent \([0-9]*\) at $freeze$/\1/p" "out-$name")
+    last=$(sed -n "s/^sent \([0-9]*\) at $((freeze + steps))$/\1/p" "out-$name")
     ms=$(grep -oE 'time per iteration \(ms\): [0-9.]+' "out-$name" | tail -n "$steps" | grep -oE '[0-9.]+$' | sort -n |
         awk '{ t[NR] = $1 } END { print t[int((NR + 1) / 2)] }')
-    awk -v name="$name" -v ms="$ms" -v tokens=$((n * length)) -v mib=$((($(sent) - before) >> 10)) -v steps=$((freeze + steps)) \
-        'BEGIN { printf "%-8s %8.0f ms a step %8.0f tokens/s %8.1f MiB a step from a host\n", name, ms, 1000 * tokens / ms, mib / 1024 / steps }'
+    awk -v name="$name" -v ms="$ms" -v tokens=$((n * length)) -v kib=$(((last - first) >> 10)) -v steps="$steps" \
+        'BEGIN { printf "%-8s %8.0f ms a step %8.0f tokens/s %8.2f MiB a step from a host\n", name, ms, 1000 * tokens / ms, kib / 1024 / steps }'
 }
 echo "2 hosts of $each ranks, $mbit Mbit/s between them, $(nproc) processors"
 zero="--zero-stage 3 --zero-param-persistence-threshold 1000"
-for w in ${WAYS:-flat dp onebit zero3 zeropp}; do
+for w in ${WAYS:-flat dp onebit workers zero3 zeropp}; do
     case $w in
     flat) way flat flat ;;
     dp) way dp "" ;;
     onebit) way onebit "" --optimizer onebitadam --onebit-freeze-step $freeze ;;
+    workers) way workers "" --optimizer onebitadam --onebit-freeze-step $freeze --onebit-worker-size "$each" ;;
     zero3) way zero3 "" $zero ;;
     zeropp) way zeropp "" $zero --zero-quantized-weights --zero-quantized-gradients --zero-hpz-partition-size "$each" ;;
     esac
