@@ -53,7 +53,8 @@ bool tx_comm_goes_by_hosts(tx_comm_op op, tx_dtype t, tx_comm_hosts at, int64_t 
 {
     const int64_t least = 65536; /* for each host that it passes through: less is soon sent to everybody */
     bool sums = op == TX_COMM_ALL_REDUCE || op == TX_COMM_REDUCE_SCATTER;
-    if (at.most < 2 || bytes < least * at.hosts || (sums && at.scattered)) return false;
+    int passed = op == TX_COMM_ALL_GATHER ? 1 : at.hosts; /* a gather's parts go to all hosts at once */
+    if (at.most < 2 || bytes < least * passed || (sums && at.scattered)) return false;
     return tx_comm_crossing(op, t, at, true) < tx_comm_crossing(op, t, at, false);
 }
 

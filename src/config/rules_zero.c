@@ -99,6 +99,31 @@ static void rule_signs_are_of_whole_gradients(const tx__check *k)
                         tx_optimizer_kind_word(c->optimizer), all[i].flag);
 }
 
+/* The optimizers that have a trait, in buf. */
+static const char *optimizers_with(unsigned trait, char *buf, size_t cap)
+{
+    size_t n = 0;
+    *buf = 0;
+    for (enum tx_optimizer_kind i = 1; tx_optimizer_kind_word(i); i++)
+        if (tx_optimizer_traits(i) & trait && n < cap)
+            n += (size_t)snprintf(buf + n, cap - n, "%s%s", n ? ", " : "", tx_optimizer_kind_word(i));
+    return buf;
+}
+
+/* A worker is ranks in a row of those that average. */
+static void rule_workers_are_rows(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    long long n = (long long)c->onebit_worker_size, ranks = (long long)tx_config_data_parallel(c);
+    char all[256];
+    if (k->bad->onebit_worker_size || n == 1) return;
+    if (!k->bad->optimizer && !(tx_optimizer_traits(c->optimizer) & TX_OPTIMIZER_COMPRESSED))
+        tx__violate(k->v, "--onebit-worker-size %lld is for an --optimizer that sends signs (%s), not %s", n,
+                    optimizers_with(TX_OPTIMIZER_COMPRESSED, all, sizeof all), tx_optimizer_kind_word(c->optimizer));
+    if (ranks && ranks % n && !tx_config_searches(c) && !k->bad->world_size)
+        tx__violate(k->v, "--onebit-worker-size %lld does not divide the %lld data-parallel ranks", n, ranks);
+}
+
 /* What is gathered before it is used, and summed in parts, is stage 3's alone. Experts that ranks divide are shared
  * with ranks that no row of near ones holds. */
 static void rule_quantized_is_stage_3(const tx__check *k)
@@ -193,6 +218,7 @@ const tx__rule tx__rules_zero[] = {
     { NULL, rule_offloaded_parameters_are_divided },
     { NULL, rule_offloaded_updates_are_of_elements },
     { NULL, rule_signs_are_of_whole_gradients },
+    { NULL, rule_workers_are_rows },
     { NULL, rule_quantized_is_stage_3 },
     { NULL, rule_shards_are_of_near_ranks },
     { NULL, rule_a_ratio_is_of_what_is_offloaded },

@@ -42,15 +42,21 @@ const char *const tx_group_names[TX_N_GROUPS] = {
 #undef X
 };
 
+/* Data-parallel ranks of a row; 0: there are none. */
+static int near_of(const tx_config *cfg)
+{
+    if (cfg->mics_shard_size > 0) return (int)cfg->mics_shard_size;
+    int64_t n = cfg->onebit_worker_size > 1 ? cfg->onebit_worker_size : cfg->zero_hpz_partition_size;
+    return n > 1 ? (int)n : 0;
+}
+
 tx_layout tx_layout_of(const tx_config *cfg)
 {
     return (tx_layout){ .size = {
 #define X(constant, word, order, size) (int)(size),
         TX_AXES(X)
 #undef X
-    }, .near = cfg->mics_shard_size > 0           ? (int)cfg->mics_shard_size
-               : cfg->zero_hpz_partition_size > 1 ? (int)cfg->zero_hpz_partition_size
-                                                  : 0,
+    }, .near = near_of(cfg),
        .copy = cfg->mics_shard_size > 0 ? (int)cfg->mics_shard_size : 0,
        .sequence = cfg->sequence_parallel,
        .expert = tx_config_divides_experts(cfg) ? (int)cfg->moe_expert_parallel_size : 0,
@@ -268,8 +274,10 @@ static tx_status fit_rows(const tx_layout *l)
 {
     int t = size_of(l, TX_AXIS_TENSOR), r = size_of(l, TX_AXIS_DATA), n = l->expert_tensor ? r : t * r;
     if (l->near && r % l->near)
-        return TX_FAIL(TX_ERR_ARG, "--%s %d does not divide the %d data-parallel ranks",
-                       l->copy ? "mics-shard-size" : "zero-hpz-partition-size", l->near, r);
+        return TX_FAIL(TX_ERR_ARG,
+                       "rows of %d ranks (--zero-hpz-partition-size, --mics-shard-size, --onebit-worker-size) do not "
+                       "divide the %d data-parallel ranks",
+                       l->near, r);
     if (!l->expert || n % l->expert == 0) return TX_OK;
     return TX_FAIL(TX_ERR_ARG, "--moe-expert-parallel-size %d does not divide the %d %s ranks of a stage%s", l->expert,
                    n, l->expert_tensor || t == 1 ? "data-parallel" : "tensor- and data-parallel",

@@ -18,9 +18,9 @@
  *        split over tensor ranks   experts' ranks  [0 2 4 6] [1 3 5 7]    the same experts  [0] [1] [2] ...
  *        whole                                     [0 1 2 3] [4 5 6 7]                      [0 4] [1 5] [2 6] [3 7]
  *
- *  ZeRO++ and MiCS cut the data-parallel ranks in rows, too, of near ones, which are meant to be those of a host; ranks
- * with the same place in their rows are far from each other. With MiCS the ranks of a row, those of all tensor ranks
- * and stages together, are a copy of the model:
+ *  ZeRO++, MiCS and --onebit-worker-size cut the data-parallel ranks in rows, too, of near ones, which are meant to be
+ * those of a host; ranks with the same place in their rows are far from each other. With MiCS the ranks of a row, those
+ * of all tensor ranks and stages together, are a copy of the model:
  *
  *      the 8 data-parallel ranks, rows of 4     near  [0 1 2 3] [4 5 6 7]     far  [0 4] [1 5] [2 6] [3 7]
  *

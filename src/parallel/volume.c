@@ -197,22 +197,30 @@ static void add_buckets(terms *t, tx_volume_term of, int64_t times, tx_volume_bu
     t->term[t->n++] = of;
 }
 
-/* All ranks send the words of each server, r r times 4 bytes in all; sizes are of workers and of servers. */
+/* Workers send the words of each server, as many times their number in all; sizes are of workers and of servers. Of
+ * workers of several ranks each of these sends a slice of the words, and has all sizes. */
 static void add_signs(terms *t, const tx_volume_sizes *z, sharing s)
 {
-    int64_t n = z->skips || !s.of->tensors ? 0 : s.of->all.n;
+    const int far = z->near > 1 ? TX_GROUP_FAR : s.group;
+    int64_t n = z->skips || !s.of->tensors ? 0 : s.of->all.n, workers = s.n / z->near, all = workers * s.of->words * 4;
+    const tx_volume_term sum = { TX_GROUP_NEAR, TX_COMM_ALL_REDUCE, "a parameter's gradient, in a worker", { 0 } };
     add(t, s.group, TX_COMM_ALL_REDUCE, "whether the step is taken", 1, 8);
-    if (!n) return;
+    if (z->near > 1) add_buckets(t, sum, 1, s.of->all, z->sum);
+    if (!n || workers == 1) return;
     const struct {
+        int group;
         tx_comm_op op;
         const char *what;
         tx_comm_volume of;
-    } all[] = { { TX_COMM_ALL_TO_ALL, "a bit a parameter, to its server", { n, s.n * s.n * s.of->words * 4 } },
-                { TX_COMM_ALL_GATHER, "a bit a parameter, from its server", { n, s.n * s.of->words * 4 } },
-                { TX_COMM_ALL_GATHER, "sizes of tensors, there and back", { 2 * n, 2 * s.n * s.of->tensors * 8 } } };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    } all_terms[] = {
+        { far, TX_COMM_ALL_TO_ALL, "a bit a parameter, to its server", { n, workers * all / z->near } },
+        { far, TX_COMM_ALL_GATHER, "a bit a parameter, from its server", { n, all / z->near } },
+        { far, TX_COMM_ALL_GATHER, "sizes of tensors, there and back", { 2 * n, 2 * workers * s.of->tensors * 8 } },
+        { TX_GROUP_NEAR, TX_COMM_ALL_GATHER, "the bits that a worker gets", { 2 * n, 2 * all } }
+    };
+    for (size_t i = 0; i < sizeof all_terms / sizeof *all_terms - (z->near == 1); i++) {
         TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
-        t->term[t->n++] = (tx_volume_term){ s.group, all[i].op, all[i].what, all[i].of };
+        t->term[t->n++] = (tx_volume_term){ all_terms[i].group, all_terms[i].op, all_terms[i].what, all_terms[i].of };
     }
 }
 

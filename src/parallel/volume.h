@@ -33,6 +33,8 @@
  * of a matrix that tensor ranks split an all-gather of 4 bytes each, or an all-reduce of k k products each iteration
  *      1-bit Adam       after --onebit-freeze-step no gradient's sum, but of a parameter one bit to its server, in an
  *                       all-to-all, and one from it, in an all-gather; 8 bytes of a tensor      arXiv:2102.02888
+ *        with workers   of n near ranks the gradient's sum among them, an n-th of those bits between far ones, and two
+ *                       all-gathers of them among near ones
  *      0/1 Adam         the same, in some updates the sum, and in some nothing                  arXiv:2202.06009
  *      ends             the gradient of the word embeddings that both have, as it is kept; with ZeRO of a rank's part
  *      Adafactor        16 bytes of each row and column of a matrix: over the tensor ranks that divide the other side,
@@ -74,7 +76,7 @@ typedef struct tx_volume_shared {
     tx_volume_buckets all; /* runs that gradients are summed in */
 
     tx_volume_buckets matrices; /* of these: whose updates need whole matrices */
-    int64_t words, tensors;     /* of sums that are sent as signs: of one rank's parts, 32 signs each; and sizes */
+    int64_t words, tensors;     /* of sums that are sent as signs: of one worker's parts, 32 signs each; and sizes */
 
     /* ZeRO 3: what is gathered before use, [1]: and waits where it is from forward to backward; what is whole always */
     tx_volume_buckets gathered[TX_N_GATHERED][2], whole;

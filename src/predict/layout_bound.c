@@ -188,7 +188,7 @@ tx_status tx_layout_bound(tx_layout_bounds *b, const tx_layout_choice *c, double
     tx_small_run r, sent;
     *seconds = *bytes = 0;
     if (b->base->moe_expert_parallel_size > 1 || b->base->expert_tensor_parallel_size == 1 ||
-        b->base->zero_hpz_partition_size > 1 || b->base->mics_shard_size > 0 || b->base->zero_quantized_gradients)
+        tx_layout_of(b->base).near || b->base->zero_quantized_gradients)
         return TX_OK; /* small runs have too few ranks for such experts, and for near ones */
     *seconds = *bytes = INFINITY;
     TX_TRY(find(b, &work, &r));

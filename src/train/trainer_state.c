@@ -68,25 +68,25 @@ static tx_status add_errors(tx_trainer *t, tx_ckpt_part *part, int *n)
 {
     tx_zero *z = &t->zero;
     const tx_optim_signs next = tx_optim_signs_of(&z->optim);
-    int kinds = tx_zero_error_kinds(z, &next), ranks = tx_grid_size(t->grid, TX_AXIS_DATA);
+    int kinds = tx_zero_error_kinds(z, &next), workers = tx_zero_n_workers(z);
     float *at = NULL;
     if (!kinds || t->cfg->no_save_optim || tx_save_kind(t->cfg) != TX_CKPT_NATIVE) return TX_OK;
     TX_TRY(tx_zero_gather_errors(z, kinds, &at));
     if (!at) return TX_OK;
-    for (int i = 0; i <= kinds * ranks; i++, at += t->model->params.numel)
-        part[(*n)++] = (tx_ckpt_part){ .name = i < kinds * ranks ? of_worker[i / ranks][i % ranks] : SERVER_ERROR,
+    for (int i = 0; i <= kinds * workers; i++, at += t->model->params.numel)
+        part[(*n)++] = (tx_ckpt_part){ .name = i < kinds * workers ? of_worker[i / workers][i % workers] : SERVER_ERROR,
                                        .flat = at,
                                        .whole = true };
     return TX_OK;
 }
 
-/* Whether a checkpoint has those of as many ranks. */
+/* Whether a checkpoint has those of as many workers. */
 static bool has_errors(const tx_trainer *t, const tx_source *from, int kinds)
 {
-    int ranks = tx_grid_size(t->grid, TX_AXIS_DATA);
+    int workers = tx_zero_n_workers(&t->zero);
     if (!kinds || !from->native || !tx_checkpoint_has(from->native, SERVER_ERROR)) return false;
-    return tx_checkpoint_has(from->native, of_worker[kinds - 1][ranks - 1]) &&
-           (ranks == TX_ERRORS_MAX_RANKS || !tx_checkpoint_has(from->native, of_worker[0][ranks]));
+    return tx_checkpoint_has(from->native, of_worker[kinds - 1][workers - 1]) &&
+           (workers == TX_ERRORS_MAX_RANKS || !tx_checkpoint_has(from->native, of_worker[0][workers]));
 }
 
 /* What the update after a checkpoint is. */
@@ -97,25 +97,25 @@ static tx_optim_signs signs_after(const tx_trainer *t, const tx_source *from)
 }
 
 /* Parts that are read along, to `room`, where a checkpoint has them; returns how many kinds. DeepSpeed sets them back
- * each time: they are of so many ranks.   @room [TX_ERRORS_MAX_KINDS + 1, table's elements]; the last one is the
+ * each time: they are of so many workers.   @room [TX_ERRORS_MAX_KINDS + 1, table's elements]; the last one is the
  * servers' */
 static int want_errors(tx_trainer *t, const tx_source *from, float *room, tx_ckpt_part *part, int *n)
 {
     const tx_optim_signs next = signs_after(t, from);
-    int rank = tx_grid_rank(t->grid, TX_AXIS_DATA), kinds = tx_zero_error_kinds(&t->zero, &next);
+    int worker = tx_zero_worker(&t->zero), kinds = tx_zero_error_kinds(&t->zero, &next);
     int64_t numel = t->model->params.numel;
     if (has_errors(t, from, kinds)) {
         for (int k = 0; k < kinds; k++)
-            part[(*n)++] = (tx_ckpt_part){ .name = of_worker[k][rank], .flat = room + k * numel, .whole = true };
+            part[(*n)++] = (tx_ckpt_part){ .name = of_worker[k][worker], .flat = room + k * numel, .whole = true };
         part[(*n)++] =
             (tx_ckpt_part){ .name = SERVER_ERROR, .flat = room + TX_ERRORS_MAX_KINDS * numel, .whole = true };
         return kinds;
     }
-    if (next.left_out && !t->grid->rank && tx_grid_size(t->grid, TX_AXIS_DATA) > 1)
-        tx_warn(
-            "%s: has no errors of compression of %d data-parallel ranks: they begin at 0 again, as DeepSpeed's do%s",
-            from->path, tx_grid_size(t->grid, TX_AXIS_DATA),
-            next.apart ? ", and all ranks go on from the weights of the first" : "");
+    if (next.left_out && !t->grid->rank && tx_zero_n_workers(&t->zero) > 1)
+        tx_warn("%s: has no errors of compression of %d %s: they begin at 0 again, as DeepSpeed's do%s", from->path,
+                tx_zero_n_workers(&t->zero),
+                t->cfg->onebit_worker_size > 1 ? "workers (--onebit-worker-size)" : "data-parallel ranks",
+                next.apart ? ", and all ranks go on from the weights of the first" : "");
     return 1;
 }
 
@@ -300,7 +300,7 @@ static tx_status compare_replicas(tx_trainer *t, tx_replica *row)
     TX_TRY(compare_over(t, row, TX_GROUP_ENDS, TX_BY_NAME));
     if (t->zero.mics) TX_TRY(compare_over(t, row, TX_GROUP_FAR, TX_BY_NAME));
     if (tx_zero_kept(&t->zero)) TX_TRY(tx_comm_agree(world, tx_zero_hash_values(&t->zero, row)));
-    if (!tx_optim_signs_of(&t->zero.optim).apart) TX_TRY(compare_over(t, row, TX_GROUP_DATA, TX_BY_NAME));
+    TX_TRY(compare_over(t, row, tx_optim_signs_of(&t->zero.optim).apart ? TX_GROUP_NEAR : TX_GROUP_DATA, TX_BY_NAME));
     return t->grid->expert ? compare_over(t, row, TX_GROUP_EXPERT_DATA, TX_BY_NAME) : TX_OK;
 }
 

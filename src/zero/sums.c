@@ -80,10 +80,16 @@ static tx_status sum_parts(tx_zero *z, const tx_unit *u)
 
 /* ---- over the ranks of a bucket's group ---- */
 
+/* The ranks that it is: those of a worker, where the update makes the rest of the sum of what it makes of gradients. */
+static tx_comm *summing(const tx_zero *z, int k)
+{
+    return tx_zero_compresses(z) ? tx_grid_group(z->grid, TX_GROUP_NEAR) : tx__bucket_group(z, k);
+}
+
 /* Whether a bucket's sums are of another type than what is kept. */
 static bool converts(const tx_zero *z, int k)
 {
-    return z->sum_type != z->grad_type && tx_comm_size(tx__bucket_group(z, k)) > 1;
+    return z->sum_type != z->grad_type && tx_comm_size(summing(z, k)) > 1;
 }
 
 /* A bucket's gradients as they are summed; and of these what this rank keeps. */
@@ -177,7 +183,7 @@ static tx_status take_buffer(tx_zero *z, tx_pool *t, int k, int *buffer)
 static tx_status sum_start(tx_zero *z, int k)
 {
     tx_bucket_now *n = &z->now[k];
-    if (tx_zero_compresses(z)) { /* the update sums what it makes of them */
+    if (tx_zero_compresses(z) && tx_comm_size(summing(z, k)) == 1) { /* the update sums what it makes of them */
         note_summed(z, k);
         return TX_OK;
     }
@@ -194,7 +200,7 @@ static tx_status sum_start(tx_zero *z, int k)
     }
     n->summing = true;
     z->reduce_queue[z->n_queued++] = k;
-    if (!scatters(z)) return tx_all_reduce_start(z->c, tx__bucket_group(z, k), summed(z, k), &n->sum);
+    if (!scatters(z)) return tx_all_reduce_start(z->c, summing(z, k), summed(z, k), &n->sum);
     return tx_reduce_scatter_start(z->c, tx__bucket_owners(z, k), target(z, k), summed(z, k), &n->sum);
 }
 

@@ -23,8 +23,13 @@ sent() {
 }
 [ "$(sent 12)" -gt 0 ] && [ $((16 * $(sent 12))) -le "$(sent 2)" ] || die "after the freeze $(sent 12) bytes are sent, before it $(sent 2)"
 
+train workers 4 --log-level debug --onebit-worker-size 2 --save by2 --save-interval 4
+grep -q "formulas'" workers || die "bytes of workers are not compared"
+grep "formulas'" workers | grep -v 'equal to' >differs || true
+[ ! -s differs ] || { cat differs; die "bytes of workers are not the formulas'"; }
+
 i=0
-for how in "4" "4 --bf16 --async-save" "2 --fp16 --initial-loss-scale 1024" "4 --tensor-model-parallel-size 2" "4 --pipeline-model-parallel-size 2"; do
+for how in "4" "4 --onebit-worker-size 2 --bf16 --async-save" "4 --bf16 --async-save" "2 --fp16 --initial-loss-scale 1024" "4 --tensor-model-parallel-size 2" "4 --pipeline-model-parallel-size 2"; do
     i=$((i + 1))
     train out $how --save "whole$i" --save-interval 4
     train out $how --load "whole$i" --load-tag iter_0000008 --save "again$i" --save-interval 100
@@ -33,6 +38,14 @@ for how in "4" "4 --bf16 --async-save" "2 --fp16 --initial-loss-scale 1024" "4 -
 done
 train out 2 --load whole1 --load-tag iter_0000008
 grep -q 'has no errors of compression of 2 data-parallel ranks: they begin at 0 again' out || { cat out; die "no word on other ranks"; }
+train out 2 --load by2 --load-tag iter_0000008
+! grep -q 'begin at 0 again' out || { cat out; die "errors of 2 workers are not those of 2 ranks"; }
+train out 4 --load by2 --load-tag iter_0000008
+grep -q 'has no errors of compression of 4 data-parallel ranks' out || { cat out; die "no word on other workers"; }
+model="--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 --tokenizer-type
+    NullTokenizer --vocab-size 128 --mock-data --micro-batch-size 2 --global-batch-size 8 --train-iters 12 --lr 1e-3"
+refused 'is for an --optimizer that sends signs (onebitadam, ' pretrain-gpt $model --onebit-worker-size 2
+refused '--onebit-worker-size 2 does not divide the 1 data-parallel ranks' pretrain-gpt $model --optimizer onebitadam --onebit-worker-size 2
 refused 'not with --zero-stage' pretrain-gpt --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 \
     --max-position-embeddings 32 --tokenizer-type NullTokenizer --vocab-size 128 --mock-data --micro-batch-size 2 \
     --global-batch-size 8 --train-iters 12 --lr 1e-3 --optimizer onebitadam --zero-stage 1

@@ -37,7 +37,7 @@ for i in 15 17 18 19 21; do [ "$(sent $i)" = 16 ] || die "update $i sends $(sent
 
 i=0
 for how in "4" "4 --bf16 --async-save" "2 --fp16 --initial-loss-scale 1024" "4 --tensor-model-parallel-size 2 --decoupled-lr 2e-3" \
-    "4 --pipeline-model-parallel-size 2 --lr-warmup-iters 20"; do
+    "4 --pipeline-model-parallel-size 2 --lr-warmup-iters 20" "4 --onebit-worker-size 2"; do
     i=$((i + 1))
     train out $how --save "whole$i" --save-interval 3
     from=18
