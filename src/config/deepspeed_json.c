@@ -405,6 +405,13 @@ static tx_status convert_bias_correction(reading *r, const json_t *value)
     return TX_OK;
 }
 
+/* DeepSpeed's classes that send signs take it, and do not read it. */
+static tx_status convert_eps_inside_sqrt(reading *r, const json_t *value)
+{
+    if (tx_optimizer_traits(params_of(r)) & TX_OPTIMIZER_COMPRESSED) return TX_OK;
+    return put(r, "lamb-eps-inside-sqrt", json_is_true(value) ? "true" : "false", true);
+}
+
 /* 0 is DeepSpeed's word for what a flag that is left out says here. */
 static tx_status convert_loss_scale(reading *r, const json_t *value)
 {

@@ -69,7 +69,7 @@ typedef struct tx_optimizer_buffer {
       TX_OPTIMIZER_NORMS | TX_OPTIMIZER_FACTORS, { "exp_avg_sq_row", TX_STATE_OF_ROWS },                              \
       { "exp_avg_sq_col", TX_STATE_OF_COLUMNS }, { "exp_avg_sq", TX_STATE_OF_VECTORS })                               \
     X(TX_OPTIMIZER_ONEBIT_ADAM, "onebitadam", tx_optim_onebit_adam, "OneBitAdam", NULL,                             \
-      "freeze_step|cuda_aware|comm_backend_name|betas|eps|bias_correction|amsgrad",                                 \
+      "freeze_step|cuda_aware|comm_backend_name|betas|eps|bias_correction|eps_inside_sqrt|amsgrad",                 \
       TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_COMPRESSED, \
       { "exp_avg", TX_STATE_OF_ALL }, { "exp_avg_sq", TX_STATE_OF_ALL }) \
     X(TX_OPTIMIZER_ZEROONE_ADAM, "zerooneadam", tx_optim_zeroone_adam, "ZeroOneAdam", NULL,                         \

@@ -72,8 +72,10 @@ static const struct set {
       "onebit_freeze_step", "23" },
     { "{\"optimizer\": {\"type\": \"ZeroOneAdam\", \"params\": {\"var_freeze_step\": 23, \"bias_correction\": false}}}",
       "optimizer", "zerooneadam" },
-    { "{\"optimizer\": {\"type\": \"ZeroOneAdam\", \"params\": {\"var_freeze_step\": 23, \"eps_inside_sqrt\": false}}}",
+    { "{\"optimizer\": {\"type\": \"ZeroOneAdam\", \"params\": {\"var_freeze_step\": 23, \"eps_inside_sqrt\": true}}}",
       "var_freeze_step", "23" },
+    { "{\"optimizer\": {\"type\": \"OneBitAdam\", \"params\": {\"freeze_step\": 24, \"eps_inside_sqrt\": true}}}",
+      "onebit_freeze_step", "24" },
     { "{\"optimizer\": {\"type\": \"ZeroOneAdam\", \"params\": {\"var_update_scaler\": 4}}}", "var_update_scaler",
       "4" },
     { "{\"optimizer\": {\"type\": \"ZeroOneAdam\", \"params\": {\"local_step_scaler\": 5}}}", "local_step_scaler",
@@ -539,7 +541,8 @@ static const struct wrong {
       "least 1" },
     { GOOD, "{\"optimizer\": {\"type\": \"OneBitAdam\",\n \"params\": {\"local_step_clipper\": 4}}}",
       "ds.json: line 2, column 13: optimizer.params.local_step_clipper is no parameter of OneBitAdam, which takes lr "
-      "weight_decay max_grad_norm freeze_step cuda_aware comm_backend_name betas eps bias_correction amsgrad" },
+      "weight_decay max_grad_norm freeze_step cuda_aware comm_backend_name betas eps bias_correction eps_inside_sqrt "
+      "amsgrad" },
     { GOOD, "{\"optimizer\": {\"type\": \"Muon\",\n \"params\": {\"muon_lr\": 0.02}}}",
       "ds.json: line 2, column 13: optimizer.params.muon_lr: matrices and the rest have one learning rate, lr; "
       "--muon-extra-scale-factor makes Muon's updates larger or smaller" },
