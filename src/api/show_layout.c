@@ -77,12 +77,26 @@ static tx_status show_quantized(tx__report *r, const tx_volume_sizes *z)
     return n ? tx__report_line(r, "ZeRO++: %s", text) : TX_OK;
 }
 
+/* A plan's step is one of sums. */
+static tx_status show_signs(tx__report *r, const tx_volume_sizes *z)
+{
+    tx_volume_sizes sums = *z, signs = *z;
+    if (!z->shared[TX_SHARED_DATA].tensors || z->r == 1) return TX_OK;
+    sums.signs = signs.alone = false;
+    signs.signs = true;
+    return tx__report_line(r,
+                           "gradients: a rank of stage %d sends %.3f MB in a step with sums, such as those before a "
+                           "freeze, and %.3f MB in one with signs",
+                           z->stage, sent_to_copies(&sums) / MB, sent_to_copies(&signs) / MB);
+}
+
 tx_status tx__show_zero(tx__report *r, const tx_volume_sizes *z)
 {
     static const char *const divided[] = { "", "the optimizer's state is", "the optimizer's state and gradients are",
                                            "the optimizer's state, gradients and parameters are" };
     long long m = (long long)z->n_micro;
     char experts[48] = "";
+    TX_TRY(show_signs(r, z));
     if (!z->zero || z->r == 1) return TX_OK;
     if (z->e > 1) snprintf(experts, sizeof experts, ", those of experts among %d", z->r_experts);
     if (z->mics) snprintf(experts, sizeof experts, ", in each of %d rows (MiCS)", z->far);

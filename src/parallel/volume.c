@@ -202,7 +202,7 @@ static void add_buckets(terms *t, tx_volume_term of, int64_t times, tx_volume_bu
 static void add_signs(terms *t, const tx_volume_sizes *z, sharing s)
 {
     const int far = z->near > 1 ? TX_GROUP_FAR : s.group;
-    int64_t n = z->skips || !s.of->tensors ? 0 : s.of->all.n, workers = s.n / z->near, all = workers * s.of->words * 4;
+    int64_t n = z->skips || z->alone ? 0 : s.of->all.n, workers = s.n / z->near, all = workers * s.of->words * 4;
     const tx_volume_term sum = { TX_GROUP_NEAR, TX_COMM_ALL_REDUCE, "a parameter's gradient, in a worker", { 0 } };
     add(t, s.group, TX_COMM_ALL_REDUCE, "whether the step is taken", 1, 8);
     if (z->near > 1) add_buckets(t, sum, 1, s.of->all, z->sum);

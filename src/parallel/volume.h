@@ -123,7 +123,8 @@ typedef struct tx_volume_sizes {
     bool scatters;                 /* ZeRO: a rank gets the sums of its part only */
     bool gathers;                  /* ZeRO: all parts at once, and not one rank's after the other */
     bool quantized_weights, quantized_gradients;
-    bool signs;   /* gradients were not summed, but what was made of them, as signs */
+    bool signs;   /* gradients were not summed, but what was made of them, as signs; */
+    bool alone;   /* or ranks moved alone */
     bool skips;   /* there was no update, and what is moved after one was not */
     int64_t ends; /* elements of the word embedding's gradient that are summed over the ends */
     tx_volume_shared shared[TX_N_SHARED];

@@ -286,6 +286,7 @@ static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z
     s->sum = (int64_t)tx_dtype_size(z->sum_type);
     s->gathers = cfg->zero_allgather_partitions;
     s->signs = z->compressed.step.own;
+    s->alone = s->signs && !z->compressed.step.averages;
     s->quantized_weights = z->quantized.weights;
     s->quantized_gradients = z->quantized.gradients;
     count_measured(s, z);
@@ -295,7 +296,7 @@ static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z
         const tx_bucket *b = &z->flat.bucket[k];
         add_bucket(&s->shared[shared_of(b)].all, z, b);
         if (b->persistent) add_bucket(&s->shared[shared_of(b)].whole, z, b);
-        if (z->compressed.step.averages) {
+        if (z->compressed.on) {
             tx_compressed_size of = tx_zero_compressed_size(z, k);
             s->shared[shared_of(b)].words += of.words;
             s->shared[shared_of(b)].tensors += of.tensors;
