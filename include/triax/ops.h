@@ -86,6 +86,8 @@ typedef struct tx_gemm_args {
     tx_tensor b;    /* [k, n], or [n, k] with trans_b; row stride may exceed the row */
     tx_tensor bias; /* [n], optional: added to every row; not with accumulate */
     bool trans_a, trans_b, accumulate;
+    bool symmetric; /* the caller knows that the product is, as X Xᵀ: half of it may be computed, and the other half be
+                     * its mirror image; neither bias nor accumulate */
 } tx_gemm_args;
 TX_API tx_status tx_op_gemm(tx_ctx *c, const tx_gemm_args *a);
 

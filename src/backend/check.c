@@ -143,6 +143,8 @@ tx_status tx__check_gemm(const tx_gemm_args *a)
              a->b.dim[a->trans_b ? 0 : 1] == n && (!a->bias.data || vec(a->bias, t, n));
     }
     if (ok && a->bias.data && a->accumulate) return TX_FAIL(TX_ERR_ARG, "gemm: what is added to has no bias");
+    if (ok && a->symmetric && (a->c.dim[0] != a->c.dim[1] || a->bias.data || a->accumulate))
+        return TX_FAIL(TX_ERR_ARG, "gemm: a symmetric product is square, and nothing is added to it");
     if (ok) return TX_OK;
     const char *rule = a->trans_a   ? a->trans_b
                                           ? "c [m,n], a [k,m], b [n,k], bias [n], of one float dtype, c perhaps fp32"

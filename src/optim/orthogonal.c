@@ -92,10 +92,10 @@ static tx_status iterate(tx_ctx *c, const tx_newton_schulz *n, const tx_orthogon
 {
     int64_t side = o->m.dim[o->of_columns];
     tx_tensor gram = tx_tensor2(n->gram[0], n->type, side, side), square = tx_tensor2(n->gram[1], n->type, side, side);
-    TX_RUN(c, gemm, .c = gram, .a = x, .b = x, .trans_a = o->of_columns, .trans_b = !o->of_columns);
+    TX_RUN(c, gemm, .c = gram, .a = x, .b = x, .trans_a = o->of_columns, .trans_b = !o->of_columns, .symmetric = true);
     if (o->parts) TX_TRY(tx_all_reduce(c, o->parts, gram, TX_SUM));
     if (by[2] != 0) {
-        TX_RUN(c, gemm, .c = square, .a = gram, .b = gram);
+        TX_RUN(c, gemm, .c = square, .a = gram, .b = gram, .symmetric = true);
         TX_RUN(c, blend, .y = gram, .x = square, .z = gram, .alpha = by[2], .beta = by[1]);
     } else {
         TX_RUN(c, blend, .y = gram, .x = gram, .alpha = by[1]);

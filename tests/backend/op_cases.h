@@ -1292,8 +1292,27 @@ static void run_padding(const char *isa)
     tx_ctx_deinit(&c);
 }
 
-/* All transposes × accumulate × bias × row lengths; of bf16 also sizes of which oneDNN and of which fp32 does the
- * product.
+/* p: n, k, trans, extra row length: X Xᵀ or XᵀX, and its square, of which halves may be mirror images */
+static void symmetric(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t n = p[0], k = p[1], extra = p[3];
+    tx_tensor x = p[2] ? RAND(V, k, n + extra) : RAND(V, n, k + extra);
+    tx_tensor gram = RAND(V, n, n + extra), even = RAND(V, n, n), square = ZEROS(V, n, n), part = gram;
+    x.dim[1] -= extra, part.dim[1] -= extra;
+    for (int64_t i = 0; i < n * n; i++) {
+        tx__ref_store(gram, i / n * (n + extra) + i % n, NAN);
+        tx__ref_store(square, i, NAN);
+    }
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < i; j++) tx__ref_store(even, j * n + i, tx__ref_load(even, i * n + j));
+    RUN(c, gemm, .c = part, .a = x, .b = x, .trans_a = p[2], .trans_b = !p[2], .symmetric = true);
+    RUN(c, gemm, .c = square, .a = even, .b = even, .symmetric = true);
+    out(o, "gram", gram, 4 + sqrt((double)k));
+    out(o, "square", square, 4 + sqrt((double)n));
+}
+
+/* Of products that are known to be symmetric; and of all transposes × accumulate × bias × row lengths; of bf16 also
+ * sizes of which oneDNN and of which fp32 does the product.
  */
 static void run_gemms(const char *backend)
 {
@@ -1312,6 +1331,12 @@ static void run_gemms(const char *backend)
                      (int)k.p[1], (int)k.p[2], (int)k.p[3], (int)k.p[4], (int)k.p[5], (int)k.p[6], (int)k.p[7]);
             run_case(&ref, &cpu, &k, tx_dtype_name(V));
         }
+    static const int64_t whole[][3] = { { 1, 5, 0 },    { 79, 30, 1 },  { 80, 17, 0 },
+                                        { 165, 40, 1 }, { 333, 16, 0 }, { 240, 70, 1 } };
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+        op_case k = { "symmetric", symmetric, { whole[i][0], whole[i][1], whole[i][2], (int64_t)i % 3 } };
+        run_case(&ref, &cpu, &k, tx_dtype_name(V));
+    }
     tx_ctx_deinit(&ref);
     tx_ctx_deinit(&cpu);
 }

@@ -93,6 +93,12 @@ enum { TX__CPU_FEW = 64 };
 tx_status tx__cpu_gemm_widened(tx_ctx *c, const tx_gemm_args *a, void *scratch);
 size_t tx__cpu_gemm_widened_scratch(const tx_ctx *c, const tx_gemm_args *a, size_t *rooms);
 
+/* cpu_gemm_symmetric.c: a product that the caller knows to be symmetric, as so many panels of it that are products by
+ * themselves; 1: it is one like others. */
+int tx__cpu_gemm_panels(const tx_gemm_args *a);
+tx_gemm_args tx__cpu_gemm_panel(const tx_gemm_args *a, int i);
+tx_status tx__cpu_gemm_symmetric(tx_ctx *c, const tx_gemm_args *a, void *scratch);
+
 /* Whether the processor multiplies numbers of type t itself, and oneDNN has products of them. */
 bool tx__cpu_gemm_is_own(tx_dtype t);
 

@@ -305,6 +305,17 @@ size_t tx__cpu_gemm_scratch(const tx_ctx *c, const tx_gemm_args *a)
 {
     product *p;
     size_t rooms = 0, onednns = 0;
+    if (tx__cpu_gemm_panels(a) > 1) {
+        size_t granted = 0, most = 0;
+        for (int i = 0; i < tx__cpu_gemm_panels(a); i++) {
+            const tx_gemm_args panel = tx__cpu_gemm_panel(a, i);
+            size_t bytes = tx__cpu_gemm_scratch(c, &panel), *now = &((const tx__cpu *)c->backend_state)->gemm->granted;
+            if (bytes > most) most = bytes;
+            if (*now > granted) granted = *now;
+            *now = granted;
+        }
+        return most;
+    }
     if (is_few(a)) return (size_t)few_parts(c, a) * few_work(a);
     if (!tx__cpu_need_float("gemm", a->a) && !find(c, a, &p)) /* an error is met again by the run */
         onednns = p ? p->scratch_bytes : tx__cpu_gemm_widened_scratch(c, a, &rooms);
@@ -315,6 +326,7 @@ size_t tx__cpu_gemm_scratch(const tx_ctx *c, const tx_gemm_args *a)
 tx_status tx__cpu_gemm(tx_ctx *c, const tx_gemm_args *a, void *scratch)
 {
     TX_TRY(tx__cpu_need_float("gemm", a->a));
+    if (tx__cpu_gemm_panels(a) > 1) return tx__cpu_gemm_symmetric(c, a, scratch);
     struct tx__cpu_gemm *g = ((tx__cpu *)c->backend_state)->gemm;
     product *p;
     if (is_few(a)) {
