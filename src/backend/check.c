@@ -800,21 +800,37 @@ tx_status tx__check_lamb_update(const tx_lamb_update_args *a)
                   T(m), T(v), T(low), T(ratio), T(gate));
 }
 
+tx_status tx__check_lamb_fresh(const tx_lamb_fresh_args *a)
+{
+    if (update_fits(a->p, a->p, (tx_tensor){ 0 }) && like(a->m, a->p) && like(a->fresh, a->p) && like(a->x, a->p) &&
+        like(a->v, a->p) && is_pair_of_sums(a->sums, a->p) && a->most.dtype == TX_F64 && tx_numel(a->most) == 1 &&
+        (!a->gate.data || is_gate(a->gate)))
+        return TX_OK;
+    return REFUSE("lamb_fresh", "p, m, fresh, x, v of one shape, fp32; sums [2, blocks], most [1], gate [3] fp64", T(p),
+                  T(m), T(fresh), T(x), T(v), T(sums), T(most), T(gate));
+}
+
+tx_status tx__check_lamb_coeff(const tx_lamb_coeff_args *a)
+{
+    bool ok = flat(a->ratio) && a->ratio.dtype == TX_F64 && flat(a->average) && a->average.dtype == TX_F32 &&
+              tx_numel(a->average) == tx_numel(a->ratio) && !a->most.data == !a->last.data &&
+              maybe_like(a->most, a->ratio) && maybe_like(a->last, a->average) && a->least <= a->largest &&
+              (!a->gate.data || is_gate(a->gate));
+    if (ok) return TX_OK;
+    return REFUSE("lamb_coeff", "ratio, most fp64, average, last fp32, of one size; least at most largest; gate [3]",
+                  T(ratio), T(average), T(most), T(last), T(gate));
+}
+
 tx_status tx__check_root_mul(const tx_root_mul_args *a)
 {
     if (update_fits(a->y, a->y, (tx_tensor){ 0 }) && like(a->x, a->y) && like(a->v, a->y)) return TX_OK;
     return REFUSE("root_mul", "y, x and v of one shape, fp32; contiguous", T(y), T(x), T(v));
 }
 
-static int64_t sign_words(tx_tensor x)
-{
-    return (tx_numel(x) + 31) / 32;
-}
-
 tx_status tx__check_sign_pack(const tx_sign_pack_args *a)
 {
     if (flat(a->x) && a->x.dtype == TX_F32 && flat(a->bits) && a->bits.dtype == TX_I32 && flat(a->scale) &&
-        a->scale.dtype == TX_F64 && tx_numel(a->bits) == sign_words(a->x) && tx_numel(a->scale) > 0)
+        a->scale.dtype == TX_F64 && tx_numel(a->bits) == (tx_numel(a->x) + 31) / 32 && tx_numel(a->scale) > 0)
         return TX_OK;
     return REFUSE("sign_pack", "x fp32, bits i32 of 32 elements each, scale fp64; contiguous", T(bits), T(x), T(scale));
 }
@@ -822,7 +838,7 @@ tx_status tx__check_sign_pack(const tx_sign_pack_args *a)
 tx_status tx__check_sign_sum(const tx_sign_sum_args *a)
 {
     if (flat(a->y) && a->y.dtype == TX_F32 && spaced(a->bits, TX_I32) && spaced(a->scale, TX_F64) &&
-        a->bits.dim[0] == a->scale.dim[0] && a->scale.dim[1] == 1 && a->bits.dim[1] == sign_words(a->y) &&
+        a->bits.dim[0] == a->scale.dim[0] && a->scale.dim[1] == 1 && a->bits.dim[1] == (tx_numel(a->y) + 31) / 32 &&
         maybe_like(a->mask, a->y))
         return TX_OK;
     return REFUSE("sign_sum", "y fp32; bits [rows, words] i32 of 32 elements each and scale [rows, 1] fp64; mask as y",

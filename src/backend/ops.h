@@ -354,6 +354,40 @@ typedef struct tx_lamb_update_args {
     tx_tensor gate; /* as adam's */
 } tx_lamb_update_args;
 
+/* lamb_fresh: 1-bit LAMB's moments (arXiv:2104.06069), where x is the next m, and v is frozen: m' = x,
+ *  g = (x - β1 m) / (1-β1),  fresh = β2 fresh + (1-β2) g²,  w = m' / (sqrt(v) + eps),  u = w + weight_decay p,
+ *  sums = { Σ w², Σ u² } over sumsq's blocks, 0 where the gate is closed,
+ *  most = max(most, (sqrt(v) + eps) / (sqrt(fresh) + eps)). Of the rule the rest is not read. */
+typedef struct tx_lamb_fresh_args {
+    tx_tensor m, fresh; /* same shape, in and out; fp32 or fp64 */
+    tx_tensor x, v, p;  /* same shape and type */
+    tx_tensor sums;     /* [2, blocks] fp64, out */
+    tx_tensor most;     /* [1] fp64, in and out, not negative */
+    tx_lamb_rule rule;
+    tx_tensor gate; /* as adam's */
+} tx_lamb_fresh_args;
+
+/* lamb_coeff: 1-bit LAMB's coefficients of n tensors. Without most: average = beta average + (1-beta) ratio, where
+ * ratio is not 1. With it: f = most ratio + 1 - ratio, within [least, largest], then at most (1 + threshold) last and
+ * at least (1 - threshold) last;  last = f,  ratio = average f. */
+typedef struct tx_lamb_coeff_args {
+    tx_tensor ratio;   /* [n] fp64, in, and with most out */
+    tx_tensor average; /* [n] fp32, in, and without most out */
+    tx_tensor most;    /* [n] fp64, optional */
+    tx_tensor last;    /* [n] fp32, in and out, with most alone */
+    double beta, least, largest, threshold;
+    tx_tensor gate; /* as adam's */
+} tx_lamb_coeff_args;
+
+TX_DEVICE_CODE static inline double tx_lamb_factor(double f, double last, double least, double largest,
+                                                   double threshold)
+{
+    f = f > largest ? largest : f;
+    f = f < least ? least : f;
+    f = f > last * (1 + threshold) ? last * (1 + threshold) : f;
+    return f < last * (1 - threshold) ? last * (1 - threshold) : f;
+}
+
 /* blend: y = α x + β z, element by element, with
  *  α = alpha (the gate's factor, unless only `go` is read) / max(sqrt(Σ norm²), TX_BLEND_LEAST),  low = y.
  *  Without z there is no β z. y may be x's or z's memory. Types may all differ. */

@@ -263,13 +263,10 @@ static void rule_less_than_one(const tx__check *k)
     const struct {
         const char *flag;
         double value;
-    } all[] = { { "adam-beta1", k->c->adam_beta1 },
-                { "adam-beta2", k->c->adam_beta2 },
-                { "lion-beta1", k->c->lion_beta1 },
-                { "lion-beta2", k->c->lion_beta2 },
-                { "muon-momentum", k->c->muon_momentum },
-                { "hidden-dropout", k->c->hidden_dropout },
-                { "attention-dropout", k->c->attention_dropout },
+    } all[] = { { "adam-beta1", k->c->adam_beta1 },          { "adam-beta2", k->c->adam_beta2 },
+                { "lion-beta1", k->c->lion_beta1 },          { "lion-beta2", k->c->lion_beta2 },
+                { "muon-momentum", k->c->muon_momentum },    { "onebit-coeff-beta", k->c->onebit_coeff_beta },
+                { "hidden-dropout", k->c->hidden_dropout },  { "attention-dropout", k->c->attention_dropout },
                 { "label-smoothing", k->c->label_smoothing } };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].value >= 1) tx__violate(k->v, "--%s %g must be less than 1", all[i].flag, all[i].value);
@@ -298,6 +295,7 @@ static void rule_states_are_adams(const tx__check *k)
 static void rule_updates_are_of_their_optimizer(const tx__check *k)
 {
     const tx_config *c = k->c;
+    const bool onebit_lamb = c->optimizer == TX_OPTIMIZER_ONEBIT_LAMB; /* shares flags with two others */
     const struct {
         const char *flag;
         bool given;
@@ -305,10 +303,14 @@ static void rule_updates_are_of_their_optimizer(const tx__check *k)
     } all[] = { { "no-decoupled-weight-decay", !c->decoupled_weight_decay, TX_OPTIMIZER_ADAM },
                 { "sgd-nesterov", c->sgd_nesterov, TX_OPTIMIZER_SGD },
                 { "sgd-dampening", c->sgd_dampening != 0, TX_OPTIMIZER_SGD },
-                { "lamb-max-coeff", k->g->lamb_max_coeff, TX_OPTIMIZER_LAMB },
-                { "lamb-min-coeff", k->g->lamb_min_coeff, TX_OPTIMIZER_LAMB },
+                { "lamb-max-coeff", k->g->lamb_max_coeff && !onebit_lamb, TX_OPTIMIZER_LAMB },
+                { "lamb-min-coeff", k->g->lamb_min_coeff && !onebit_lamb, TX_OPTIMIZER_LAMB },
                 { "lamb-bias-correction", k->g->lamb_bias_correction, TX_OPTIMIZER_LAMB },
-                { "onebit-freeze-step", k->g->onebit_freeze_step, TX_OPTIMIZER_ONEBIT_ADAM },
+                { "onebit-freeze-step", k->g->onebit_freeze_step && !onebit_lamb, TX_OPTIMIZER_ONEBIT_ADAM },
+                { "onebit-coeff-beta", k->g->onebit_coeff_beta, TX_OPTIMIZER_ONEBIT_LAMB },
+                { "onebit-factor-max", k->g->onebit_factor_max, TX_OPTIMIZER_ONEBIT_LAMB },
+                { "onebit-factor-min", k->g->onebit_factor_min, TX_OPTIMIZER_ONEBIT_LAMB },
+                { "onebit-factor-threshold", k->g->onebit_factor_threshold, TX_OPTIMIZER_ONEBIT_LAMB },
                 { "var-freeze-step", k->g->var_freeze_step, TX_OPTIMIZER_ZEROONE_ADAM },
                 { "var-update-scaler", k->g->var_update_scaler, TX_OPTIMIZER_ZEROONE_ADAM },
                 { "local-step-scaler", k->g->local_step_scaler, TX_OPTIMIZER_ZEROONE_ADAM },
@@ -336,6 +338,14 @@ static void rule_lamb_has_a_range(const tx__check *k)
     const tx_config *c = k->c;
     if (k->bad->lamb_max_coeff || k->bad->lamb_min_coeff || c->lamb_min_coeff <= c->lamb_max_coeff) return;
     tx__violate(k->v, "--lamb-min-coeff %g is more than --lamb-max-coeff %g", c->lamb_min_coeff, c->lamb_max_coeff);
+}
+
+static void rule_lamb_factors_have_a_range(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->onebit_factor_max || k->bad->onebit_factor_min || c->onebit_factor_min <= c->onebit_factor_max) return;
+    tx__violate(k->v, "--onebit-factor-min %g is more than --onebit-factor-max %g", c->onebit_factor_min,
+                c->onebit_factor_max);
 }
 
 /* Tasks are scored by a decoder, which has the whole of a rank's layers in one piece. */
@@ -392,6 +402,7 @@ const tx__rule tx__rules_run[] = {
     { "training", rule_states_are_adams },
     { "training", rule_updates_are_of_their_optimizer },
     { "training", rule_lamb_has_a_range },
+    { "training", rule_lamb_factors_have_a_range },
     { "training", rule_less_than_one },
     { "training", rule_cubic5_has_5_steps },
     { NULL, rule_sizes_have_units },

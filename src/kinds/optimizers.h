@@ -27,7 +27,8 @@ typedef enum tx_state_of {
     TX_STATE_OF_OTHERS, /* the same, but nothing of matrices that are updated whole (TX_OPTIMIZER_MATRICES) */
     TX_STATE_OF_ROWS, /* one for each row of every matrix (TX_OPTIMIZER_FACTORS); and of columns; and all of vectors */
     TX_STATE_OF_COLUMNS,
-    TX_STATE_OF_VECTORS
+    TX_STATE_OF_VECTORS,
+    TX_STATE_OF_TENSORS /* one for each tensor */
 } tx_state_of;
 
 typedef struct tx_optimizer_buffer {
@@ -77,7 +78,14 @@ typedef struct tx_optimizer_buffer {
       "eps|bias_correction|eps_inside_sqrt|amsgrad",                                                                \
       TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_COMPRESSED, \
       { "exp_avg", TX_STATE_OF_ALL }, { "exp_avg_sq", TX_STATE_OF_ALL }, { "momentum_accumulator", TX_STATE_OF_ALL }, \
-      { "shared_weights", TX_STATE_OF_ALL })
+      { "shared_weights", TX_STATE_OF_ALL }) \
+    X(TX_OPTIMIZER_ONEBIT_LAMB, "onebitlamb", tx_optim_onebit_lamb, "OneBitLamb", NULL,                             \
+      "freeze_step|cuda_aware|comm_backend_name|betas|eps|bias_correction|eps_inside_sqrt|amsgrad|max_coeff|"       \
+      "min_coeff|coeff_beta|factor_max|factor_min|factor_threshold",                                                \
+      TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_NORMS | TX_OPTIMIZER_COMPRESSED,                     \
+      { "exp_avg", TX_STATE_OF_ALL }, { "exp_avg_sq", TX_STATE_OF_ALL }, { "exp_avg_sq_fresh", TX_STATE_OF_ALL },   \
+      { "lamb_coeff_freeze", TX_STATE_OF_TENSORS }, { "last_factor", TX_STATE_OF_TENSORS },                         \
+      { "scaling_coeff", TX_STATE_OF_TENSORS })
 
 #define TX_OPTIMIZERS_HELP \
     "adam: with decoupled weight decay, or with --no-decoupled-weight-decay as part of the gradient; sgd: with momentum, "   \
@@ -88,7 +96,8 @@ typedef struct tx_optimizer_buffer {
     "adafactor: divided by roots of averages of squares, of matrices by rows and columns, with steps in proportion to " \
     "the weights; " \
     "onebitadam: Adam that after --onebit-freeze-step sends signs in place of gradients; zerooneadam: Adam that sends " \
-    "signs in place of gradients in more and more updates, and after --var-freeze-step in some only."
+    "signs in place of gradients in more and more updates, and after --var-freeze-step in some only; onebitlamb: LAMB " \
+    "that after --onebit-freeze-step sends signs in place of gradients, and scales frozen coefficients."
 
 TX_KIND(optimizer_kind, TX_OPTIMIZERS)
 

@@ -35,20 +35,26 @@ static tx_lamb_rule rule_of(const tx_config *cfg, const tx_optim_step *s)
 }
 
 /* A slab of a range at a time, of which there is room for sums. */
-static tx_status measure(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s)
+tx_status tx__lamb_measure(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s,
+                           const tx_lamb_rule *rule)
 {
-    tx_lamb_rule rule = rule_of(o->cfg, s);
     for (int64_t at = 0; at < r->numel; at += o->slab) {
         int64_t n = r->numel - at < o->slab ? r->numel - at : o->slab;
         int64_t blocks = tx_sumsq_blocks(n);
         TX_RUN(c, lamb_moments, .m = tx_tensor1(r->state[0] + at, TX_F32, n),
                .v = tx_tensor1(r->state[1] + at, TX_F32, n), .p = tx_tensor1(r->value + at, TX_F32, n),
-               .g = tx_slice1(r->grad, at, n), .sums = tx_tensor2(s->norm->blocks, TX_F64, 2, blocks), .rule = rule,
+               .g = tx_slice1(r->grad, at, n), .sums = tx_tensor2(s->norm->blocks, TX_F64, 2, blocks), .rule = *rule,
                .grad_scale = 1, .gate = s->gate);
         for (int k = 0; k < 2; k++)
             TX_RUN(c, exact_add, .sum = s->norm->sum[k], .x = tx_tensor1(s->norm->blocks + k * blocks, TX_F64, blocks));
     }
     return TX_OK;
+}
+
+static tx_status measure(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s)
+{
+    tx_lamb_rule rule = rule_of(o->cfg, s);
+    return tx__lamb_measure(c, o, r, s, &rule);
 }
 
 static tx_status rate(tx_ctx *c, const tx_optim *o, tx_tensor ratio, tx_tensor sums)

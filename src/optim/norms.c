@@ -25,6 +25,7 @@ tx_status tx__optim_norms_open(tx_optim *o, int n_tensors)
     n->n = n_tensors;
     TX_TRY(tx_device_take(o->device, &n->sums, sums_bytes(o), false, what));
     TX_TRY(tx_device_take(o->device, &n->ratio, ratio_bytes(o), false, what));
+    if (o->type->finds_most) TX_TRY(tx_device_take(o->device, &n->most, ratio_bytes(o), false, what));
     TX_TRY(tx_device_take_host(o->device, &n->host_sums, sums_bytes(o), what));
     TX_TRY(tx_device_take_host(o->device, &n->seen_sums, sums_bytes(o), what));
     return tx_device_take_host(o->device, &n->host_ratio, ratio_bytes(o), what);
@@ -34,6 +35,7 @@ void tx__optim_norms_close(tx_optim *o)
 {
     tx_device_give(o->device, o->norms.sums);
     tx_device_give(o->device, o->norms.ratio);
+    tx_device_give(o->device, o->norms.most);
     tx_device_give_host(o->device, o->norms.host_sums);
     tx_device_give_host(o->device, o->norms.seen_sums);
     tx_device_give_host(o->device, o->norms.host_ratio);
@@ -50,6 +52,7 @@ tx_optim_norm tx_optim_norm_of(const tx_optim *o, const tx_optim_range *r)
     return (tx_optim_norm){ .sum = { tx_tensor1(sums, TX_I64, TX_EXACT_WORDS),
                                      tx_tensor1(sums + TX_EXACT_WORDS, TX_I64, TX_EXACT_WORDS) },
                             .ratio = tx_tensor1(ratio, TX_F64, 1),
+                            .most = tx_tensor1(n->most ? n->most + r->tensor : NULL, TX_F64, 1),
                             .blocks = here ? o->seen : o->block_sums };
 }
 
@@ -66,7 +69,9 @@ unsigned tx_optim_step_needs(const tx_optim_range *r)
 tx_status tx_optim_measure_begin(tx_ctx *c, tx_optim *o)
 {
     if (c->dry) return TX_OK;
-    memset(o->norms.host_sums, 0, sums_bytes(o));
+    memset(o->norms.host_sums, 0, sums_bytes(o)); /* also zeros for the largest ones */
+    if (o->norms.most)
+        TX_TRY(tx_device_copy(o->device, TX_STREAM_COMPUTE, o->norms.most, o->norms.host_sums, ratio_bytes(o)));
     return tx_device_copy(o->device, TX_STREAM_COMPUTE, o->norms.sums, o->norms.host_sums, sums_bytes(o));
 }
 
@@ -91,6 +96,11 @@ tx_status tx_optim_measure_sums(tx_ctx *c, tx_optim *o, tx_tensor *sums)
     TX_TRY(tx_device_read(o->device, n->seen_sums, n->sums, sums_bytes(o)));
     for (size_t i = 0; i < (size_t)n->n * WORDS_OF_ONE; i++) n->host_sums[i] += n->seen_sums[i];
     return tx_device_write(o->device, n->sums, n->host_sums, sums_bytes(o));
+}
+
+tx_tensor tx_optim_measure_most(const tx_optim *o)
+{
+    return tx_tensor1(o->norms.most, TX_F64, o->norms.most ? o->norms.n : 0);
 }
 
 tx_status tx_optim_measure_end(tx_ctx *c, tx_optim *o)

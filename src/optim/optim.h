@@ -16,7 +16,7 @@
 #include "kinds/optimizers.h"
 #include "triax/optimizer.h"
 
-enum { TX_OPTIM_MAX_STATE = 4 };
+enum { TX_OPTIM_MAX_STATE = 6 };
 
 /* A tensor, or the stretch of one that this rank updates: it begins on a multiple of TX_SUMSQ_BLOCK elements. All
  * memory is the caller's. */
@@ -38,7 +38,8 @@ typedef struct tx_optim_range {
     int64_t n_whole;                  /* real elements of all of the tensor, on whichever ranks they are */
     int64_t columns;                  /* of a matrix whose rows and columns have averages (TX_OPTIMIZER_FACTORS), and */
     const double *row_scale, *column_scale; /* factors of its update: of this rank's rows, and columns; else 0 */
-    float *direction; /* of a matrix that is updated whole, of an optimizer with `direction`; or NULL */
+    float *direction; /* of a matrix that is updated whole, of an optimizer with `direction`, or of any tensor, of one
+                       * with `together`; or NULL */
     /* where layers compute on a device: which arrays are in the host's memory all the same, as TX_FETCH_...; and
      * whether the host updates it */
     unsigned in_host;
@@ -79,6 +80,7 @@ typedef struct tx_optim_step {
 typedef struct tx_optim_norm {
     tx_tensor sum[2]; /* [TX_EXACT_WORDS] each: squares of the weights and of the update, added to by `measure` */
     tx_tensor ratio;  /* [1] fp64, for `step` */
+    tx_tensor most;   /* [1] fp64: the largest of what `measure` finds, of a type with finds_most */
     double *blocks;   /* room for two sums of each block of a slab */
 } tx_optim_norm;
 
@@ -92,6 +94,7 @@ typedef struct tx_optim_signs {
     bool own;      /* gradients are not summed: they are this rank's alone */
     bool averages; /* `direction` makes of them what all ranks average, in the buffer of state `averaged` */
     bool left_out; /* updates before it have left something out, which is kept */
+    bool begins;   /* it is the first of these */
     bool forgets;  /* that begins at 0 again with it */
     bool apart;    /* before it the ranks do not have the same weights */
 } tx_optim_signs;
@@ -124,6 +127,10 @@ typedef struct tx_optim_type {
     tx_optim_signs (*signs)(const tx_optim *o);
     void (*tell)(const tx_optim *o, char line[TX_OPTIM_LINE]);
     int averaged;
+    bool together; /* all tensors have one size; `direction` writes to r->direction. Each is multiplied then, before any
+                    * is measured, by the mean of its momentum's size over that of all, at the first such update: the */
+    int scaling;   /* buffer of state that keeps this; and divided by it after the average */
+    bool finds_most;
     int alone[2], n_alone; /* buffers of state that ranks which are apart have of their own; */
     /* and, of these and the others, the weights that such a rank has */
     tx_status (*place)(tx_ctx *c, const tx_optim_range *r);
@@ -152,6 +159,10 @@ const tx_optim_type *tx_optim_type_at(int i);
 tx_status tx_optim_check_client(const tx_client_optimizer *o);
 tx_optim_type tx__optim_of_client(const tx_client_optimizer *o, tx_optim_keeps *keeps);
 
+/* lamb.c: moments, and squares of weights and directions. */
+tx_status tx__lamb_measure(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s,
+                           const tx_lamb_rule *rule);
+
 /* adafactor.c: the part of averages of squares that update t keeps. */
 double tx_adafactor_beta2(const tx_config *cfg, int64_t t);
 
@@ -168,6 +179,7 @@ typedef struct tx_optim_norms {
     int64_t *sums, *host_sums;  /* owned; [n, 2, TX_EXACT_WORDS] */
     int64_t *seen_sums;         /* owned; the host's, of sums */
     double *ratio, *host_ratio; /* owned; [n] */
+    double *most;               /* owned; [n] */
 } tx_optim_norms;
 
 struct tx_optim {
@@ -258,6 +270,10 @@ tx_status tx_optim_measure_begin(tx_ctx *c, tx_optim *o);
 tx_status tx_optim_measure_some(tx_ctx *c, const tx_optim *o, const tx_optim_step *s, int first, int end);
 tx_status tx_optim_measure_sums(tx_ctx *c, tx_optim *o, tx_tensor *sums);
 tx_status tx_optim_measure_end(tx_ctx *c, tx_optim *o);
+
+/* Of all tensors, between the two: the caller makes them the largest ones of the ranks that share a tensor. Of a type
+ * that finds none nothing.   @return [tensors] fp64 */
+tx_tensor tx_optim_measure_most(const tx_optim *o);
 
 /* What `step` of a type changes: not the state that `measure` has changed. */
 unsigned tx_optim_step_changes(const tx_optim *o);

@@ -202,7 +202,7 @@ static void add_buckets(terms *t, tx_volume_term of, int64_t times, tx_volume_bu
 static void add_signs(terms *t, const tx_volume_sizes *z, sharing s)
 {
     const int far = z->near > 1 ? TX_GROUP_FAR : s.group;
-    int64_t n = z->skips || z->alone ? 0 : s.of->all.n, workers = s.n / z->near, all = workers * s.of->words * 4;
+    int64_t n = z->skips || z->alone ? 0 : s.of->averages, workers = s.n / z->near, all = workers * s.of->words * 4;
     const tx_volume_term sum = { TX_GROUP_NEAR, TX_COMM_ALL_REDUCE, "a parameter's gradient, in a worker", { 0 } };
     add(t, s.group, TX_COMM_ALL_REDUCE, "whether the step is taken", 1, 8);
     if (z->near > 1) add_buckets(t, sum, 1, s.of->all, z->sum);
@@ -283,12 +283,21 @@ enum { MEASURED = 2 * (int)sizeof(tx_exact) }; /* bytes of a tensor's sums */
 /* Before an update that needs norms of tensors, also if it is skipped then. */
 static void add_split_norms(terms *t, const tx_volume_sizes *z)
 {
-    int64_t calls = 0, tensors = 0;
+    int64_t calls = 0, tensors = 0, most = 0, of_most = 0;
     for (int k = 0; k < TX_N_SHARED && z->t > 1; k++) {
         calls += z->shared[k].measured_split > 0;
         tensors += z->shared[k].measured_split;
+        most += z->shared[k].most_split > 0;
+        of_most += z->shared[k].most_split;
     }
     if (!calls) return;
+    if (z->scales) calls *= 2, tensors *= 2;
+    if (most) {
+        TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
+        t->term[t->n++] = (tx_volume_term){
+            TX_GROUP_TENSOR, TX_COMM_ALL_REDUCE, "8 bytes a split tensor: its largest quotient", { most, of_most * 8 }
+        };
+    }
     TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
     t->term[t->n++] = (tx_volume_term){
         TX_GROUP_TENSOR, TX_COMM_ALL_REDUCE, "2 exact sums a split tensor", { calls, tensors * MEASURED }

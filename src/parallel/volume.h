@@ -36,6 +36,8 @@
  *        with workers   of n near ranks the gradient's sum among them, an n-th of those bits between far ones, and two
  *                       all-gathers of them among near ones
  *      0/1 Adam         the same, in some updates the sum, and in some nothing                  arXiv:2202.06009
+ *      1-bit LAMB       as 1-bit Adam, with one size for most tensors; and norms, of a tensor that is split with 8
+ *                       bytes more                                                           arXiv:2104.06069
  *      ends             the gradient of the word embeddings that both have, as it is kept; with ZeRO of a rank's part
  *      Adafactor        16 bytes of each row and column of a matrix: over the tensor ranks that divide the other side,
  *                       and with ZeRO over those that divide the state                       arXiv:1804.04235
@@ -77,11 +79,13 @@ typedef struct tx_volume_shared {
 
     tx_volume_buckets matrices; /* of these: whose updates need whole matrices */
     int64_t words, tensors;     /* of sums that are sent as signs: of one worker's parts, 32 signs each; and sizes */
+    int64_t averages;           /* in which these are sent */
 
     /* ZeRO 3: what is gathered before use, [1]: and waits where it is from forward to backward; what is whole always */
     tx_volume_buckets gathered[TX_N_GATHERED][2], whole;
     int64_t measured,
         measured_split; /* tensors whose norms the update needs; of these, those that tensor ranks split */
+    int64_t most_split; /* of these, where it needs their largest numbers, too */
     int64_t factors,
         split_factors; /* rows and columns with averages; of these, those that tensor ranks have parts of */
 } tx_volume_shared;
@@ -125,6 +129,7 @@ typedef struct tx_volume_sizes {
     bool quantized_weights, quantized_gradients;
     bool signs;   /* gradients were not summed, but what was made of them, as signs; */
     bool alone;   /* or ranks moved alone */
+    bool scales;  /* norms are added up twice: before that, those of momentums */
     bool skips;   /* there was no update, and what is moved after one was not */
     int64_t ends; /* elements of the word embedding's gradient that are summed over the ends */
     tx_volume_shared shared[TX_N_SHARED];

@@ -273,6 +273,7 @@ static void count_measured(tx_volume_sizes *s, const tx_zero *z)
         s->shared[k].factors = z->factors.group[k].end - z->factors.group[k].first;
         s->shared[k].split_factors = z->factors.group[k].whole - z->factors.group[k].first;
         s->shared[k].measured_split = z->norms.group[group[k]].whole - z->norms.group[group[k]].first;
+        s->shared[k].most_split = z->compressed.together && z->compressed.step.own ? s->shared[k].measured_split : 0;
     }
 }
 
@@ -287,6 +288,7 @@ static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z
     s->gathers = cfg->zero_allgather_partitions;
     s->signs = z->compressed.step.own;
     s->alone = s->signs && !z->compressed.step.averages;
+    s->scales = z->compressed.together && z->compressed.step.begins && z->compressed.goes;
     s->quantized_weights = z->quantized.weights;
     s->quantized_gradients = z->quantized.gradients;
     count_measured(s, z);
@@ -299,6 +301,7 @@ static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z
         if (z->compressed.on) {
             tx_compressed_size of = tx_zero_compressed_size(z, k);
             s->shared[shared_of(b)].words += of.words;
+            s->shared[shared_of(b)].averages += of.tensors > 0;
             s->shared[shared_of(b)].tensors += of.tensors;
         }
         if (tx_zero_has_matrix(z, k)) add_bucket(&s->shared[shared_of(b)].matrices, z, b);

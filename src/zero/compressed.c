@@ -54,6 +54,8 @@ int64_t tx__compressed_run(const tx_zero *z, int64_t n, int r, int64_t *first)
 
 tx_compressed_size tx_zero_compressed_size(const tx_zero *z, int k)
 {
+    const tx_compressed *m = &z->compressed;
+    if (m->together) return k ? (tx_compressed_size){ 0, 0 } : (tx_compressed_size){ m->most.words, m->n_bundles };
     tx_compressed_size size = { .tensors = z->first_range[k + 1] - z->first_range[k] };
     for (int i = z->first_range[k]; i < z->first_range[k + 1]; i++)
         size.words += words_of(tx__compressed_part(z, z->range[i].n_real));
@@ -71,8 +73,10 @@ tx_status tx__compressed_plan(tx_zero *z)
     TX_TRY(tx_alloc(&m->rows, (size_t)tx_zero_n_workers(z), sizeof *m->rows, what));
     for (int i = 0; i < z->n_ranges; i++) /* the table's order is that of what is kept */
         TX_ASSERT(z->fragment[i].at == z->ps->param[z->fragment[i].row].offset);
-    for (int i = 0; i < z->n_ranges; i++) m->served += tx__compressed_part(z, z->range[i].n_real);
-    for (int k = 0; k < z->flat.n_buckets; k++) {
+    m->together = tx_optim_type_of(z->cfg->optimizer)->together;
+    if (m->together) TX_TRY(tx__together_plan(z));
+    for (int i = 0; i < z->n_ranges && !m->together; i++) m->served += tx__compressed_part(z, z->range[i].n_real);
+    for (int k = 0; k < z->flat.n_buckets && !m->together; k++) {
         tx_compressed_size of = tx_zero_compressed_size(z, k);
         if (of.words > m->most.words) m->most.words = of.words;
         if (of.tensors > m->most.tensors) m->most.tensors = of.tensors;
@@ -86,7 +90,7 @@ tx_status tx__compressed_plan(tx_zero *z)
 }
 
 /* Of each array the address, and bytes. */
-enum { N_ARRAYS = 8 };
+enum { N_ARRAYS = 9 };
 
 static void arrays_of(tx_zero *z, void **at[N_ARRAYS], size_t bytes[N_ARRAYS])
 {
@@ -94,14 +98,18 @@ static void arrays_of(tx_zero *z, void **at[N_ARRAYS], size_t bytes[N_ARRAYS])
     int64_t workers = tx_zero_n_workers(z), most = 0;
     for (int i = 0; i < z->n_ranges; i++)
         if (z->range[i].n_real > most) most = z->range[i].n_real;
-    void **const all[N_ARRAYS] = {
-        (void **)&m->worker, (void **)&m->server, (void **)&m->sent,   (void **)&m->got,
-        (void **)&m->size,   (void **)&m->sizes,  (void **)&m->blocks, (void **)&m->squares
-    };
-    const int64_t n[N_ARRAYS] = { z->flat.kept.numel * 4,      m->served * 4,
-                                  workers * m->most.words * 4, workers * m->most.words * 4,
-                                  (m->most.tensors + 2) * 8,   workers * m->most.tensors * 8,
-                                  tx_sumsq_blocks(most) * 8,   TX_EXACT_WORDS * 8 };
+    void **const all[N_ARRAYS] = { (void **)&m->worker, (void **)&m->server,  (void **)&m->sent,
+                                   (void **)&m->got,    (void **)&m->size,    (void **)&m->sizes,
+                                   (void **)&m->blocks, (void **)&m->squares, (void **)&m->average };
+    const int64_t n[N_ARRAYS] = { z->flat.kept.numel * 4,
+                                  m->served * 4,
+                                  workers * m->most.words * 4,
+                                  workers * m->most.words * 4,
+                                  (m->most.tensors + 2) * 8,
+                                  workers * m->most.tensors * 8,
+                                  tx_sumsq_blocks(most) * 8,
+                                  TX_EXACT_WORDS * 8,
+                                  m->together ? z->flat.kept.numel * 4 : 0 };
     for (int i = 0; i < N_ARRAYS; i++) {
         at[i] = all[i];
         bytes[i] = (size_t)n[i];
@@ -115,7 +123,8 @@ tx_status tx__compressed_take(tx_zero *z)
     if (!z->compressed.on) return TX_OK;
     arrays_of(z, at, bytes);
     for (int i = 0; i < N_ARRAYS; i++) *at[i] = NULL;
-    for (int i = 0; i < N_ARRAYS; i++) TX_TRY(tx_device_take(z->c->device, at[i], bytes[i], true, what));
+    for (int i = 0; i < N_ARRAYS; i++)
+        if (bytes[i]) TX_TRY(tx_device_take(z->c->device, at[i], bytes[i], true, what));
     return TX_OK;
 }
 
@@ -124,6 +133,7 @@ void tx__compressed_close(tx_zero *z)
     void **at[N_ARRAYS];
     size_t bytes[N_ARRAYS];
     tx_free(z->compressed.rows);
+    tx__together_close(z);
     if (!z->compressed.on || !z->compressed.worker || z->compressed.worker == TX_DRY_ADDRESS) return;
     arrays_of(z, at, bytes);
     for (int i = 0; i < N_ARRAYS; i++) tx_device_give(z->c->device, *at[i]);
@@ -338,7 +348,7 @@ static tx_status forget(const tx_zero *z)
 tx_status tx__compressed_step(tx_zero *z, const tx_optim_step *s, int k)
 {
     tx_compressed *m = &z->compressed;
-    if (!m->step.averages || !m->goes) return TX_OK;
+    if (m->together || !m->step.averages || !m->goes) return TX_OK;
     if (k == 0) m->served_before = 0;
     if (k == 0 && m->step.forgets) TX_TRY(forget(z));
     tx_at_part(z->c, "optimizer.compressed");

@@ -10,7 +10,7 @@
  *
  *  The sign of 0 is +, and no size is 0: an element that had no gradient before, such as a word that did not occur,
  * would be moved by noise over the root of nothing. Its average is 0; DeepSpeed asks its user for a mask that says so.
- * A tensor has a size of its own, and the tensors of a bucket travel together. Parts are of whole bytes of signs,
+ * A tensor has a size of its own (or with others: compressed_together.c), and the tensors of a bucket travel together. Parts are of whole bytes of signs,
  * ceil(n / R / 8) 8 elements, the last ones less. DeepSpeed fills a tensor up to a multiple of R lcm(R, 8) elements,
  * which it sends, too; where it has to, its sizes are a little different. All ranks come to the same bits. A step moves
  * n / 8 bytes twice, where an all-reduce of fp32 moves 4 n twice.
@@ -83,7 +83,15 @@ int64_t tx__compressed_run(const tx_zero *z, int64_t n, int r, int64_t *first);
 /* Elements that a server has room for, of a tensor of n. */
 int64_t tx__compressed_part(const tx_zero *z, int64_t n);
 
-/* Before the update of bucket k: what the optimizer averages, and its average. */
+/* Before the update of bucket k: what the optimizer averages, and its average; unless all is averaged together. */
 tx_status tx__compressed_step(tx_zero *z, const tx_optim_step *s, int k);
+
+/* compressed_together.c: likewise all of it, before any tensor is measured, of an optimizer with `together`. */
+tx_status tx__together_plan(tx_zero *z);
+void tx__together_close(tx_zero *z);
+tx_status tx__together_step(tx_zero *z, const tx_optim_step *s);
+
+/* Elements of a range that server r has, those from *first on, of which the first is at *served of its errors. */
+int64_t tx__together_run(const tx_zero *z, int range, int r, int64_t *first, int64_t *served);
 
 #endif

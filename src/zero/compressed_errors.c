@@ -29,10 +29,12 @@ int tx_zero_error_parts(const tx_zero *z)
 static void place_served(const tx_zero *z, int r, float *served, float *table, bool back)
 {
     for (int i = 0; i < z->n_ranges; i++) {
-        int64_t n = z->range[i].n_real, first, of = tx__compressed_run(z, n, r, &first);
-        float *there = table + z->ps->param[z->fragment[i].row].offset + first;
-        memcpy(back ? served : there, back ? there : served, (size_t)of * sizeof *served);
-        served += tx__compressed_part(z, n);
+        int64_t n = z->range[i].n_real, first, at = 0;
+        int64_t of =
+            z->compressed.together ? tx__together_run(z, i, r, &first, &at) : tx__compressed_run(z, n, r, &first);
+        float *there = table + z->ps->param[z->fragment[i].row].offset + first, *here = served + at;
+        memcpy(back ? here : there, back ? there : here, (size_t)of * sizeof *served);
+        if (!z->compressed.together) served += tx__compressed_part(z, n);
     }
 }
 

@@ -18,6 +18,8 @@ static bool has_row(const tx_zero *z, tx_state_of of, int row)
         return z->ps->param[row].n_dims == 2;
     case TX_STATE_OF_VECTORS:
         return z->ps->param[row].n_dims == 1;
+    case TX_STATE_OF_TENSORS:
+        return true;
     }
     return true;
 }
@@ -85,14 +87,49 @@ static tx_param side_of(const tx_zero *z, const tx_param *p, int side)
     return q;
 }
 
-static void add_side(const tx_zero *z, tx_state_table *t, int row, int side)
+/* The one number of a tensor, which every data-parallel rank has, and every tensor rank. */
+static tx_param number_of(const tx_zero *z, const tx_param *p)
+{
+    tx_param q = *p;
+    q.n_dims = 1;
+    q.numel = q.dim[0] = q.whole[0] = q.dim[1] = q.whole[1] = 1;
+    q.rows_logical = q.whole_logical = 1;
+    q.split_dim = -1;
+    q.n_parts = q.n_tp = 1;
+    q.counted = p->counted && p->tp_rank == 0 && tx_comm_rank(tx_grid_group(z->grid, p->reduce_group)) == 0;
+    q.tp_rank = 0;
+    return q;
+}
+
+static void add_each(tx_state_table *t, int row, const tx_param *each)
 {
     tx_param *q = &t->rows.param[t->rows.n];
-    *q = side_of(z, &z->ps->param[row], side);
+    *q = *each;
     t->at[row] = q->offset = t->numel;
     t->kept.fragment[t->kept.n++] = (tx_fragment){ .row = t->rows.n++, .numel = q->numel, .at = t->numel };
     t->numel += (q->numel + TX_PARAM_ALIGN - 1) / TX_PARAM_ALIGN * TX_PARAM_ALIGN;
     t->n_each += q->numel;
+}
+
+static void add(const tx_zero *z, tx_state_table *t, tx_state_of of, int row)
+{
+    const tx_param *p = &z->ps->param[row];
+    tx_param each;
+    switch (of) {
+    case TX_STATE_OF_ROWS:
+    case TX_STATE_OF_COLUMNS:
+        each = side_of(z, p, of == TX_STATE_OF_COLUMNS);
+        add_each(t, row, &each);
+        break;
+    case TX_STATE_OF_TENSORS:
+        each = number_of(z, p);
+        add_each(t, row, &each);
+        break;
+    case TX_STATE_OF_ALL:
+    case TX_STATE_OF_OTHERS:
+    case TX_STATE_OF_VECTORS:
+        add_row(z, t, row);
+    }
 }
 
 static tx_status open_uneven(const tx_zero *z, tx_state_table *t, tx_state_of of, bool packed)
@@ -103,10 +140,7 @@ static tx_status open_uneven(const tx_zero *z, tx_state_table *t, tx_state_of of
     for (int row = 0; row < z->ps->n; row++) t->at[row] = TX_NOWHERE;
     if (packed) TX_TRY(pack(z, t, of));
     for (int row = 0; row < z->ps->n; row++)
-        if (has_row(z, of, row) && (of == TX_STATE_OF_ROWS || of == TX_STATE_OF_COLUMNS))
-            add_side(z, t, row, of == TX_STATE_OF_COLUMNS);
-        else if (has_row(z, of, row))
-            add_row(z, t, row);
+        if (has_row(z, of, row)) add(z, t, of, row);
     t->kept.numel = t->numel;
     return TX_OK;
 }

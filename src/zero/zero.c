@@ -218,7 +218,7 @@ static tx_optim_range range_of(const tx_zero *z, int i)
                  (z->state[k] == TX_DRY_ADDRESS || !tx__is_offloaded_at(z, TX_ARRAY_STATE + k, s->at)))
             r.state[k] = element(z->state[k], at, sizeof(float));
     }
-    r.direction = tx__matrices_direction(z, s);
+    r.direction = z->compressed.together ? z->compressed.average + s->at : tx__matrices_direction(z, s);
     tx__factors_point(z, s, &r);
     return r;
 }
@@ -588,6 +588,7 @@ tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay)
     const tx_optim_step s = z->step = tx_optim_next(&z->optim, lr, weight_decay);
     tx__zero_drop_all(z);
     TX_TRY(tx__factors_step(z, &s));
+    TX_TRY(tx__together_step(z, &s));
     if (z->norms.of_row) TX_TRY(tx__zero_measure(z, &s));
     for (int k = 0; k < z->flat.n_buckets; k++) {
         int first = z->first_range[k], end = z->first_range[k + 1];

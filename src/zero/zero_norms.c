@@ -55,6 +55,29 @@ static tx_status add_up(tx_zero *z, int group, tx_tensor sums, int first, int en
     return tx_all_reduce(z->c, ranks, tx_slice1(flat, first * each, (end - first) * each), TX_SUM);
 }
 
+tx_status tx__zero_add_norms(tx_zero *z, tx_tensor sums)
+{
+    for (int g = 0; g < TX_N_GROUPS; g++) {
+        if (z->stage) TX_TRY(add_up(z, tx__sharers(z, g), sums, z->norms.group[g].first, z->norms.group[g].end));
+        TX_TRY(add_up(z, TX_GROUP_TENSOR, sums, z->norms.group[g].first, z->norms.group[g].whole));
+    }
+    return TX_OK;
+}
+
+/* Of tensors that are split the largest of all parts. */
+static tx_status find_most(tx_zero *z)
+{
+    tx_comm *ranks = tx_grid_group(z->grid, TX_GROUP_TENSOR);
+    tx_tensor most = tx_optim_measure_most(&z->optim);
+    if (!most.data || !z->compressed.step.own || tx_comm_size(ranks) == 1) return TX_OK;
+    TX_ASSERT(!z->stage);
+    for (int g = 0; g < TX_N_GROUPS; g++) {
+        int first = z->norms.group[g].first, n = z->norms.group[g].whole - first;
+        if (n) TX_TRY(tx_all_reduce(z->c, ranks, tx_slice1(most, first, n), TX_MAX));
+    }
+    return TX_OK;
+}
+
 tx_status tx__zero_measure(tx_zero *z, const tx_optim_step *s)
 {
     tx_tensor sums;
@@ -66,9 +89,7 @@ tx_status tx__zero_measure(tx_zero *z, const tx_optim_step *s)
         TX_TRY(tx_zero_flush(z));
     }
     TX_TRY(tx_optim_measure_sums(z->c, &z->optim, &sums));
-    for (int g = 0; g < TX_N_GROUPS; g++) {
-        if (z->stage) TX_TRY(add_up(z, tx__sharers(z, g), sums, z->norms.group[g].first, z->norms.group[g].end));
-        TX_TRY(add_up(z, TX_GROUP_TENSOR, sums, z->norms.group[g].first, z->norms.group[g].whole));
-    }
+    TX_TRY(tx__zero_add_norms(z, sums));
+    TX_TRY(find_most(z));
     return tx_optim_measure_end(z->c, &z->optim);
 }

@@ -113,6 +113,13 @@ typedef struct tx_matrices {
     tx_newton_schulz work;
 } tx_matrices;
 
+/* Tensors that are averaged with one size (compressed_together.c), side by side. */
+typedef struct tx_compressed_bundle {
+    int first, end;       /* of the order of ranges */
+    int64_t n, part;      /* elements, and those that a server has */
+    int64_t word, served; /* where it begins in a row of signs, and in the server's errors */
+} tx_compressed_bundle;
+
 /* Of sums that are sent as signs (compressed.h). */
 typedef struct tx_compressed {
     bool on, goes;       /* the step is taken */
@@ -129,7 +136,14 @@ typedef struct tx_compressed {
     double *blocks;       /* owned; sums of squares, and those: */
     int64_t *squares;     /* owned */
     int64_t *rows;        /* owned; [ranks] */
-    float *parts;         /* owned; of all ranks, while a checkpoint is saved; NULL before the first one */
+    bool together;        /* there are bundles; else the next ones are not there */
+    tx_compressed_bundle bundle[3];
+    int n_bundles;
+    int *order, *bundle_of; /* owned; [ranges]; of a range */
+    int64_t *begin;         /* owned; [ranges] where in its bundle */
+    float *scale;           /* owned; the host's copy of a buffer of state */
+    float *average;         /* owned; [kept] what is averaged, and its average */
+    float *parts;           /* owned; of all ranks, while a checkpoint is saved; NULL before the first one */
 } tx_compressed;
 
 /* Of what is sent as integers, and copies nearby (quantized.h). */
@@ -226,6 +240,7 @@ tx_status tx__zero_gather_wait(tx_zero *z, int bucket); /* until it is there */
 tx_status tx__zero_norms_open(tx_zero *z);
 void tx__zero_norms_close(tx_zero *z);
 tx_status tx__zero_measure(tx_zero *z, const tx_optim_step *s);
+tx_status tx__zero_add_norms(tx_zero *z, tx_tensor sums); /* over the ranks that share tensors */
 
 /* Points the values, or the gradients, of the bucket's rows into `data`, where the bucket begins; NULL: nowhere. The
  * gradients only where layers write them there, in fp32. */

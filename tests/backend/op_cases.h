@@ -762,6 +762,48 @@ static void lamb(tx_ctx *c, const int64_t *p, results *o)
     if (low.data) out(o, "low", low, 4);
 }
 
+/* p: n, with a gate, closed */
+static void lamb_fresh(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t n = p[0], blocks = (n + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK;
+    tx_tensor w = RAND(TX_F32, n), m = RAND(TX_F32, n), v = RAND(TX_F32, n), x = RAND(TX_F32, n),
+              fresh = RAND(TX_F32, n);
+    tx_tensor sums = RAND(TX_F64, 2, blocks), most = ZEROS(TX_F64, 1);
+    for (int64_t i = 0; i < n; i++) ((float *)v.data)[i] *= ((float *)v.data)[i];
+    for (int64_t i = 0; i < n; i++) ((float *)fresh.data)[i] *= ((float *)fresh.data)[i];
+    tx_tensor gate = p[1] ? open_gate() : (tx_tensor){ 0 };
+    if (p[2]) ((double *)gate.data)[2] = 0;
+    const tx_lamb_rule rule = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-2, .weight_decay = 0.01 };
+    RUN(c, lamb_fresh, .m = m, .fresh = fresh, .x = x, .v = v, .p = w, .sums = sums, .most = most, .rule = rule,
+        .gate = gate);
+    out(o, "m", m, 0);
+    out(o, "fresh", fresh, 16); /* a quotient by 1 - beta1, squared */
+    out(o, "sums", sums, 16);
+    out(o, "most", most, 16);
+}
+
+/* p: with the largest quotients, closed */
+static void lamb_coeff(tx_ctx *c, const int64_t *p, results *o)
+{
+    static const double ratio[] = { 1, 0.5, 0.25, 0, 1, 0.75 }, most[] = { 1.04, 8, 0.01, 3, 0.95, 1 };
+    enum { N = sizeof ratio / sizeof *ratio };
+    tx_tensor r = ZEROS(TX_F64, N), q = ZEROS(TX_F64, N), average = ZEROS(TX_F32, N), last = ZEROS(TX_F32, N);
+    tx_tensor gate = open_gate();
+    if (p[1]) ((double *)gate.data)[2] = 0;
+    for (int i = 0; i < N; i++) {
+        ((double *)r.data)[i] = ratio[i];
+        ((double *)q.data)[i] = most[i];
+        ((float *)average.data)[i] = 0.5F + 0.125F * (float)i;
+        ((float *)last.data)[i] = i == 1 ? 2 : 1;
+    }
+    if (!p[0]) q.data = last.data = NULL;
+    RUN(c, lamb_coeff, .ratio = r, .average = average, .most = q, .last = last, .beta = 0.9, .least = 0.5,
+        .largest = 2.125, .threshold = 0.125, .gate = gate);
+    out(o, "ratio", r, 4);
+    out(o, "average", average, 4);
+    if (p[0]) out(o, "last", last, 4);
+}
+
 /* Ratios of norms within bounds, at them, without either norm, and of one that is not finite. */
 static void lamb_ratios(tx_ctx *c, const int64_t *p, results *o)
 {
@@ -1137,6 +1179,13 @@ static const op_case cases[] = {
     { "lamb, corrected moments, eps inside 70001", lamb, { 70001, 1, 0, 0, 1 } },
     { "lamb, value gradients 17", lamb, { 17, 0, 0, 1 } },
     { "lamb, value gradients 70001", lamb, { 70001, 1, 0, 1 } },
+    { "lamb_fresh 1", lamb_fresh, { 1 } },
+    { "lamb_fresh 17 with a gate", lamb_fresh, { 17, 1 } },
+    { "lamb_fresh 70001", lamb_fresh, { 70001 } },
+    { "lamb_fresh 1000, closed", lamb_fresh, { 1000, 1, 1 } },
+    { "lamb_coeff", lamb_coeff, { 0 } },
+    { "lamb_coeff with the largest quotients", lamb_coeff, { 1 } },
+    { "lamb_coeff with the largest quotients, closed", lamb_coeff, { 1, 1 } },
     { "lamb_ratio", lamb_ratios, { 10 } },
     { "lamb_ratio from 0.01 to 1", lamb_ratios, { 1 } },
     { "exact_add 1", exact_sums, { 1 } },

@@ -865,6 +865,7 @@ int main(void)
         cmocka_unit_test(test_adagrad),
         cmocka_unit_test(test_lamb),
         cmocka_unit_test(test_blend),
+        cmocka_unit_test(test_onebit_lamb),
         cmocka_unit_test(test_root_mul),
         cmocka_unit_test(test_signs),
         cmocka_unit_test(test_quantized),

@@ -164,6 +164,10 @@ static void costs_of_the_rest(void)
     COSTS(adagrad, MEMORY, 0, 5 * 96, .p = flat, .v = flat, .g = flat);
     COSTS(lamb_moments, MEMORY, 0, 6 * 96 + 16, .m = flat, .v = flat, .p = flat, .g = flat, .sums = F64(2, 1));
     COSTS(lamb_ratio, MEMORY, 0, 3 * 2 * 176 + 24, .out = F64(3), .sums = I64(3, 2, TX_EXACT_WORDS));
+    COSTS(lamb_fresh, MEMORY, 0, 7 * 96 + 16 + 16, .m = flat, .fresh = flat, .x = flat, .v = flat, .p = flat,
+          .sums = F64(2, 1), .most = F64(1));
+    COSTS(lamb_coeff, MEMORY, 0, 3 * (3 * 8 + 4 * 4), .ratio = F64(3), .average = F32(3), .most = F64(3),
+          .last = F32(3));
     COSTS(root_mul, MEMORY, 0, 3 * 96, .y = flat, .x = flat, .v = flat, .eps = 1);
     COSTS(sign_pack, MEMORY, 0, 2 * 96 + 4, .bits = I32(1), .x = flat, .scale = F64(1));
     COSTS(sign_sum, MEMORY, 0, 2 * 96 + 2 * 4 + 2 * 8, .y = flat, .bits = I32(2, 1), .scale = F64(2, 1),

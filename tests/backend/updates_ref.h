@@ -154,6 +154,51 @@ static void test_lamb(void **state)
     for (int i = 0; i < 4; i++) lamb_steps(i & 1, i & 2);
 }
 
+/* DeepSpeed's rule, written out, of two elements; and its coefficients before the freeze and after it. */
+static void test_onebit_lamb(void **state)
+{
+    (void)state;
+    const double b1 = 0.9, b2 = 0.95, eps = 1e-3, wd = 0.05, em[] = { 0.3, -0.2 }, ev[] = { 0.04, 0.09 },
+                 w[] = { 0.7, -0.4 };
+    tx_tensor p = ZEROS(TX_F64, 2), m = ZEROS(TX_F64, 2), v = ZEROS(TX_F64, 2), x = ZEROS(TX_F64, 2),
+              fresh = ZEROS(TX_F64, 2);
+    tx_tensor sums = ZEROS(TX_F64, 2, 1), most = ZEROS(TX_F64, 1), ratio = ZEROS(TX_F64, 1), average = ZEROS(TX_F32, 1);
+    tx_tensor last = ZEROS(TX_F32, 1);
+    double of_w = 0, of_u = 0, largest = 0;
+    for (int i = 0; i < 2; i++) {
+        double next = 0.5 - 0.3 * i, g = (next - b1 * em[i]) / (1 - b1), of = b2 * ev[i] + (1 - b2) * g * g;
+        double root = sqrt(ev[i]) + eps, u = next / root + wd * w[i];
+        tx__ref_store(p, i, w[i]);
+        tx__ref_store(m, i, em[i]);
+        tx__ref_store(v, i, ev[i]);
+        tx__ref_store(fresh, i, ev[i]);
+        tx__ref_store(x, i, next);
+        of_w += next / root * (next / root);
+        of_u += u * u;
+        largest = fmax(largest, root / (sqrt(of) + eps));
+    }
+    const tx_lamb_rule rule = { .beta1 = b1, .beta2 = b2, .eps = eps, .weight_decay = wd };
+    RUN(&ctx, lamb_fresh, .m = m, .fresh = fresh, .x = x, .v = v, .p = p, .sums = sums, .most = most, .rule = rule);
+    ASSERT_NEAR(tx__ref_load(m, 0), 0.5, 0, "momentum");
+    ASSERT_NEAR(tx__ref_load(sums, 0), of_w, 1e-12, "of directions");
+    ASSERT_NEAR(tx__ref_load(sums, 1), of_u, 1e-12, "with decay");
+    ASSERT_NEAR(tx__ref_load(most, 0), largest, 1e-13, "quotient");
+    tx__ref_store(ratio, 0, 0.5);
+    RUN(&ctx, lamb_coeff, .ratio = ratio, .average = average, .beta = 0.75);
+    ASSERT_NEAR(tx__ref_load(average, 0), 0.125, 0, "average");
+    tx__ref_store(ratio, 0, 1);
+    RUN(&ctx, lamb_coeff, .ratio = ratio, .average = average, .beta = 0.75);
+    ASSERT_NEAR(tx__ref_load(average, 0), 0.125, 0, "a ratio of 1 does not count");
+    tx__ref_store(ratio, 0, 0.5);
+    tx__ref_store(most, 0, 3);
+    tx__ref_store(last, 0, 1);
+    RUN(&ctx, lamb_coeff, .ratio = ratio, .average = average, .most = most, .last = last, .least = 0.5, .largest = 4,
+        .threshold = 0.25);
+    ASSERT_NEAR(tx__ref_load(last, 0), 1.25, 0, "2, as far as it may go");
+    ASSERT_NEAR(tx__ref_load(ratio, 0), 0.125 * 1.25, 0, "coefficient");
+    pool_free();
+}
+
 /* By hand. */
 static void test_root_mul(void **state)
 {

@@ -82,6 +82,15 @@ static const struct set {
       "5" },
     { "{\"optimizer\": {\"type\": \"ZeroOneAdam\", \"params\": {\"local_step_clipper\": 6}}}", "local_step_clipper",
       "6" },
+    { "{\"optimizer\": {\"type\": \"OneBitLamb\", \"params\": {\"freeze_step\": 23, \"cuda_aware\": false, "
+      "\"comm_backend_name\": \"nccl\", \"bias_correction\": true, \"eps_inside_sqrt\": false, \"amsgrad\": false, "
+      "\"max_coeff\": 0.3, \"min_coeff\": 0.01}}}",
+      "onebit_freeze_step", "23" },
+    { "{\"optimizer\": {\"type\": \"OneBitLamb\", \"params\": {\"coeff_beta\": 0.8}}}", "onebit_coeff_beta", "0.8" },
+    { "{\"optimizer\": {\"type\": \"OneBitLamb\", \"params\": {\"factor_max\": 3.5}}}", "onebit_factor_max", "3.5" },
+    { "{\"optimizer\": {\"type\": \"onebitlamb\", \"params\": {\"factor_min\": 0.4}}}", "onebit_factor_min", "0.4" },
+    { "{\"optimizer\": {\"type\": \"OneBitLamb\", \"params\": {\"factor_threshold\": 0.2}}}", "onebit_factor_threshold",
+      "0.2" },
     { "{\"optimizer\": {\"type\": \"FusedLamb\", \"params\": {\"max_coeff\": 0.3}}}", "lamb_max_coeff", "0.3" },
     { "{\"optimizer\": {\"type\": \"Lamb\", \"params\": {\"min_coeff\": 0.08}}}", "lamb_min_coeff", "0.08" },
     { "{\"optimizer\": {\"type\": \"Lamb\", \"params\": {\"bias_correction\": false}}}", "lamb_bias_correction",
@@ -532,10 +541,20 @@ static const struct wrong {
     { GOOD, "{\"zero_optimization\": {\"stage\": 3, \"mics_shard_size\": 2}}",
       "--mics-shard-size 2 does not divide the 1 data-parallel ranks\n"
       "--mics-shard-size is here zero_optimization.mics_shard_size, in ds.json, line 1, column 36" },
-    { GOOD, "{\"optimizer\": {\"type\": \"OneBitLamb\"}}",
-      "ds.json: line 1, column 16: optimizer.type OneBitLamb: there are Adam (also AdamW), SGD, Lion, "
-      "Adagrad, Lamb (also FusedLamb), Muon, OneBitAdam and ZeroOneAdam; with Megatron-DeepSpeed the section is not "
+    { GOOD, "{\"optimizer\": {\"type\": \"OneBitLion\"}}",
+      "ds.json: line 1, column 16: optimizer.type OneBitLion: there are Adam (also AdamW), SGD, Lion, "
+      "Adagrad, Lamb (also FusedLamb), Muon, OneBitAdam, ZeroOneAdam and OneBitLamb; with Megatron-DeepSpeed the "
+      "section is not "
       "used, leave it out" },
+    { GOOD, "{\"optimizer\": {\"type\": \"OneBitLamb\",\n \"params\": {\"coeff_beta\": 1.5}}}",
+      "ds.json: line 2, column 13: optimizer.params.coeff_beta: --onebit-coeff-beta 1.5 is too large; allowed: at most "
+      "1" },
+    { GOOD, "{\"optimizer\": {\"type\": \"OneBitLamb\",\n \"params\": {\"amsgrad\": true}}}",
+      "ds.json: line 2, column 13: optimizer.params.amsgrad is true, and only false is built: no maximum of the second "
+      "moment is kept" },
+    { GOOD, "{\"optimizer\": {\"type\": \"OneBitLamb\",\n \"params\": {\"factor_min\": 5}}}",
+      "--onebit-factor-min 5 is more than --onebit-factor-max 4\n"
+      "--onebit-factor-min is here optimizer.params.factor_min, in ds.json, line 2, column 13" },
     { GOOD, "{\"optimizer\": {\"type\": \"ZeroOneAdam\",\n \"params\": {\"var_update_scaler\": 0}}}",
       "ds.json: line 2, column 13: optimizer.params.var_update_scaler: --var-update-scaler 0 is too small; allowed: at "
       "least 1" },

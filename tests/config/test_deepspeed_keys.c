@@ -110,9 +110,9 @@ static void max_grad_norm_is_gradient_clipping(void **state)
 static void a_refused_optimizer_is_one_violation(void **state)
 {
     (void)state;
-    refuses(GOOD, "{\"optimizer\": {\"params\": {\"lr\": 1e-3, \"freeze_step\": 9}, \"type\": \"OneBitLamb\"}}",
-            "optimizer.type OneBitLamb: there are Adam (also AdamW), SGD, Lion, Adagrad, Lamb (also FusedLamb), Muon, "
-            "OneBitAdam and ZeroOneAdam");
+    refuses(GOOD, "{\"optimizer\": {\"params\": {\"lr\": 1e-3, \"freeze_step\": 9}, \"type\": \"OneBitLion\"}}",
+            "optimizer.type OneBitLion: there are Adam (also AdamW), SGD, Lion, Adagrad, Lamb (also FusedLamb), Muon, "
+            "OneBitAdam, ZeroOneAdam and OneBitLamb");
     refuses(GOOD, "{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"freeze_step\": 9}}}",
             "optimizer.params.freeze_step is no parameter of Adam");
 }

@@ -232,6 +232,7 @@ static bool is_of(tx_state_of of, const tx_params *ps, const tx_param *p)
 {
     switch (of) {
     case TX_STATE_OF_ALL:
+    case TX_STATE_OF_TENSORS:
         return true;
     case TX_STATE_OF_OTHERS:
         return p->n_dims == 1 || ps->unit[p->unit].kind != TX_UNIT_LAYER;

@@ -50,6 +50,35 @@ tx_status tx__cpu_lamb_moments(tx_ctx *c, const tx_lamb_moments_args *a, void *s
     return TX_OK;
 }
 
+tx_status tx__cpu_lamb_fresh(tx_ctx *c, const tx_lamb_fresh_args *a, void *scratch)
+{
+    TX_TRY(tx__cpu_need_float("lamb_fresh", a->p));
+    double none = 1, largest = *(double *)a->most.data;
+    if (!tx__update_gate(a->gate, &none)) return tx__ref_lamb_fresh(c, a, scratch);
+    const tx__lamb_step step = step_of(&a->rule);
+    const tx__lamb_fresh all = { .m = a->m.data,
+                                 .fresh = a->fresh.data,
+                                 .x = a->x.data,
+                                 .v = a->v.data,
+                                 .p = a->p.data,
+                                 .of_w = a->sums.data,
+                                 .of_u = (double *)a->sums.data + a->sums.dim[1] };
+    int64_t n = tx_numel(a->p);
+    int parts = tx__cpu_parts(c, n, 5);
+#pragma omp parallel for schedule(static) num_threads(parts) reduction(max : largest)
+    for (int t = 0; t < parts; t++) {
+        tx__range r = tx__cpu_part(n, TX_SUMSQ_BLOCK, parts, t);
+        int64_t block = r.lo / TX_SUMSQ_BLOCK;
+        double most = largest;
+        const tx__lamb_fresh at = { all.m + r.lo, all.fresh + r.lo, all.x + r.lo,     all.v + r.lo,
+                                    all.p + r.lo, all.of_w + block, all.of_u + block, &most };
+        if (r.hi > r.lo) tx__cpu_k(c)->lamb_fresh(&at, r.hi - r.lo, &step);
+        largest = most > largest ? most : largest;
+    }
+    *(double *)a->most.data = largest;
+    return TX_OK;
+}
+
 enum { LINE = 16 }; /* floats of a cache line */
 
 tx_status tx__cpu_lamb_update(tx_ctx *c, const tx_lamb_update_args *a, void *scratch)

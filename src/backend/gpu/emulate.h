@@ -82,6 +82,12 @@ template <class T> static inline T atomicAdd(T *p, T v)
     *p = old + v;
     return old;
 }
+template <class T> static inline T atomicMax(T *p, T v)
+{
+    T old = *p;
+    *p = old > v ? old : v;
+    return old;
+}
 template <class T> static inline T atomicCAS(T *p, T expected, T v)
 {
     T old = *p;

@@ -102,6 +102,104 @@ TX_GPU_ROW tx_status tx__gpu_lamb_moments(tx_ctx *c, const tx_lamb_moments_args 
     return tx__gpu_launched(c, "lamb_moments");
 }
 
+/* ---- 1-bit LAMB's moments, and its coefficients ---- */
+
+struct lamb_fresh_arrays {
+    float *m, *fresh;
+    const float *x, *v, *p;
+    double *of_w, *of_u, *most;
+    int64_t n, blocks;
+};
+
+__device__ static inline void fresh_one(const lamb_fresh_arrays &a, const lamb_numbers &s, int64_t i, double *sum,
+                                        float *most)
+{
+    float x = a.x[i], g = (x - s.beta1 * a.m[i]) / s.one_minus_beta1, root = sqrtf(a.v[i]) + s.outside;
+    float fresh = s.beta2 * a.fresh[i] + s.one_minus_beta2 * g * g, quotient = root / (sqrtf(fresh) + s.outside);
+    float w = x / root, u = w + s.decay * a.p[i];
+    a.m[i] = x;
+    a.fresh[i] = fresh;
+    sum[0] += (double)w * (double)w;
+    sum[1] += (double)u * (double)u;
+    *most = quotient > *most ? quotient : *most;
+}
+
+/* Bits of doubles that are not negative are in their order. */
+__global__ void lamb_fresh_kernel(lamb_fresh_arrays a, lamb_numbers s, const double *gate)
+{
+    float unused, most = 0;
+    bool open = is_open(gate, 1, &unused);
+    int lane = (int)threadIdx.x % LANES;
+    int64_t step = grid_threads() / LANES, rounds = (a.blocks + step - 1) / step;
+    for (int64_t r = 0; r < rounds; r++) { /* as lamb_moments_kernel */
+        int64_t block = r * step + grid_thread() / LANES, begin = block * TX_SUMSQ_BLOCK + 4 * lane;
+        double sum[2] = { 0, 0 };
+        for (int64_t i = begin; i < begin + 4 && i < a.n && open; i++) fresh_one(a, s, i, sum, &most);
+        for (int k = 0; k < 2; k++) sum[k] = lanes_sum(sum[k]);
+        if (lane || block >= a.blocks) continue;
+        a.of_w[block] = sum[0];
+        a.of_u[block] = sum[1];
+    }
+    for (int k = LANES / 2; k; k >>= 1) {
+        float other = shfl_xor(most, k);
+        most = other > most ? other : most;
+    }
+    double of_lanes = (double)most;
+    word bits;
+    memcpy(&bits, &of_lanes, sizeof bits);
+    if (!lane && open) atomicMax((word *)a.most, bits);
+}
+
+TX_GPU_ROW tx_status tx__gpu_lamb_fresh(tx_ctx *c, const tx_lamb_fresh_args *a, void *scratch)
+{
+    (void)scratch;
+    int64_t n = tx_numel(a->p), blocks = a->sums.dim[1];
+    double *sums = (double *)a->sums.data;
+    TX_TRY(need_fp32("lamb_fresh", a->p));
+    if (n)
+        GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, blocks * LANES, 256), 256, 0, lamb_fresh_kernel,
+                   (lamb_fresh_arrays{ (float *)a->m.data, (float *)a->fresh.data, (const float *)a->x.data,
+                                       (const float *)a->v.data, (const float *)a->p.data, sums, sums + blocks,
+                                       (double *)a->most.data, n, blocks }),
+                   numbers_of(a->rule), (const double *)a->gate.data);
+    return tx__gpu_launched(c, "lamb_fresh");
+}
+
+struct lamb_coeff_arrays {
+    double *ratio;
+    float *average, *last;
+    const double *most, *gate;
+    double beta, least, largest, threshold;
+    int64_t n;
+};
+
+__global__ void lamb_coeff_kernel(lamb_coeff_arrays a)
+{
+    float unused;
+    if (!is_open(a.gate, 1, &unused)) return;
+    for (int64_t i = grid_thread(); i < a.n; i += grid_threads()) {
+        double r = a.ratio[i], average = (double)a.average[i];
+        if (a.most) {
+            double f = tx_lamb_factor(a.most[i] * r + 1 - r, (double)a.last[i], a.least, a.largest, a.threshold);
+            a.last[i] = (float)f;
+            a.ratio[i] = average * f;
+        } else if (r != 1)
+            a.average[i] = (float)(a.beta * average + (1 - a.beta) * r);
+    }
+}
+
+TX_GPU_ROW tx_status tx__gpu_lamb_coeff(tx_ctx *c, const tx_lamb_coeff_args *a, void *scratch)
+{
+    (void)scratch;
+    int64_t n = tx_numel(a->ratio);
+    if (n)
+        GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, n, 64), 64, 0, lamb_coeff_kernel,
+                   (lamb_coeff_arrays{ (double *)a->ratio.data, (float *)a->average.data, (float *)a->last.data,
+                                       (const double *)a->most.data, (const double *)a->gate.data, a->beta, a->least,
+                                       a->largest, a->threshold, n }));
+    return tx__gpu_launched(c, "lamb_coeff");
+}
+
 /* ---- the ratio ---- */
 
 __device__ static inline double norm_of(const word *sum, bool *finite)

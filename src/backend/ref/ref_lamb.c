@@ -61,6 +61,48 @@ tx_status tx__ref_lamb_update(tx_ctx *c, const tx_lamb_update_args *a, void *scr
     return TX_OK;
 }
 
+tx_status tx__ref_lamb_fresh(tx_ctx *c, const tx_lamb_fresh_args *a, void *scratch)
+{
+    (void)c, (void)scratch;
+    const tx_lamb_rule *r = &a->rule;
+    int64_t blocks = a->sums.dim[1];
+    double *of_w = a->sums.data, *of_u = of_w + blocks, *most = a->most.data, none = 1;
+    bool open = tx__update_gate(a->gate, &none);
+    for (int64_t k = 0; k < blocks; k++) of_w[k] = of_u[k] = 0;
+    for (int64_t i = 0, n = tx_numel(a->p); i < n && open; i++) {
+        double x = tx__ref_load(a->x, i), g = (x - r->beta1 * tx__ref_load(a->m, i)) / (1 - r->beta1);
+        double root = sqrt(tx__ref_load(a->v, i)) + r->eps;
+        tx__ref_store(a->m, i, x);
+        tx__ref_store(a->fresh, i, r->beta2 * tx__ref_load(a->fresh, i) + (1 - r->beta2) * g * g);
+        double w = x / root, u = w + r->weight_decay * tx__ref_load(a->p, i);
+        double quotient = root / (sqrt(tx__ref_load(a->fresh, i)) + r->eps);
+        if (a->p.dtype == TX_F32) w = (double)(float)w, u = (double)(float)u; /* as lamb_moments' */
+        of_w[i / TX_SUMSQ_BLOCK] += w * w;
+        of_u[i / TX_SUMSQ_BLOCK] += u * u;
+        if (quotient > *most) *most = quotient;
+    }
+    return TX_OK;
+}
+
+tx_status tx__ref_lamb_coeff(tx_ctx *c, const tx_lamb_coeff_args *a, void *scratch)
+{
+    (void)c, (void)scratch;
+    double *ratio = a->ratio.data, none = 1;
+    const double *most = a->most.data;
+    float *average = a->average.data, *last = a->last.data;
+    if (!tx__update_gate(a->gate, &none)) return TX_OK;
+    for (int64_t i = 0, n = tx_numel(a->ratio); i < n; i++) {
+        if (most) {
+            double f =
+                tx_lamb_factor(most[i] * ratio[i] + 1 - ratio[i], (double)last[i], a->least, a->largest, a->threshold);
+            last[i] = (float)f;
+            ratio[i] = (double)average[i] * f;
+        } else if (ratio[i] != 1)
+            average[i] = (float)(a->beta * (double)average[i] + (1 - a->beta) * ratio[i]);
+    }
+    return TX_OK;
+}
+
 tx_status tx__ref_root_mul(tx_ctx *c, const tx_root_mul_args *a, void *scratch)
 {
     (void)c, (void)scratch;

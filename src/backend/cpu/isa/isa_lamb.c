@@ -33,6 +33,37 @@ void tx__k(lamb_moments)(const tx__lamb_arrays *a, int64_t n, const tx__lamb_ste
     }
 }
 
+/* As one_block. */
+TX__INLINE void one_fresh_block(const tx__lamb_fresh *a, int64_t at, int64_t n, const tx__lamb_step s, double sum[2])
+{
+    const float *x = a->x + at, *v = a->v + at, *p = a->p + at;
+    float *m = a->m + at, *fresh = a->fresh + at, most = 0;
+    const float part = 1 / s.one_minus_beta1;
+    double of_w = 0, of_u = 0;
+#pragma omp simd reduction(+ : of_w, of_u) reduction(max : most)
+    for (int64_t i = 0; i < n; i++) {
+        float xi = x[i], g = (xi - s.beta1 * m[i]) * part, root = sqrtf(v[i]) + s.outside;
+        float fi = s.beta2 * fresh[i] + s.one_minus_beta2 * g * g;
+        float wi = xi / root, ui = wi + s.decay * p[i], quotient = root / (sqrtf(fi) + s.outside);
+        m[i] = xi;
+        fresh[i] = fi;
+        of_w += (double)wi * (double)wi;
+        of_u += (double)ui * (double)ui;
+        most = quotient > most ? quotient : most;
+    }
+    sum[0] = of_w, sum[1] = of_u;
+    if ((double)most > *a->most) *a->most = (double)most;
+}
+
+void tx__k(lamb_fresh)(const tx__lamb_fresh *a, int64_t n, const tx__lamb_step *step)
+{
+    for (int64_t i = 0, k = 0; i < n; i += TX_SUMSQ_BLOCK, k++) {
+        double sum[2];
+        one_fresh_block(a, i, n - i < TX_SUMSQ_BLOCK ? n - i : TX_SUMSQ_BLOCK, *step, sum);
+        a->of_w[k] = sum[0], a->of_u[k] = sum[1];
+    }
+}
+
 void tx__k(lamb_update)(float *p, const float *m, const float *v, int64_t n, const tx__lamb_step *step)
 {
     const tx__lamb_step s = *step;

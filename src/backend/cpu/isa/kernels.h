@@ -35,6 +35,12 @@ typedef struct tx__lamb_arrays {
     double *of_p, *of_u; /* squares of p and of u: a sum for each TX_SUMSQ_BLOCK elements */
 } tx__lamb_arrays;
 
+typedef struct tx__lamb_fresh {
+    float *m, *fresh;
+    const float *x, *v, *p;
+    double *of_w, *of_u, *most; /* likewise; most is one's */
+} tx__lamb_fresh;
+
 typedef struct tx__blend_step {
     float alpha, beta;
 } tx__blend_step;

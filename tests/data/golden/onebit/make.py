@@ -1,16 +1,16 @@
 """Writes files beside this one: steps of DeepSpeed's classes on the GPT-2 of ../gpt2, on 2 and on 4 ranks; of OnebitAdam
-result.json, of ZeroOneAdam zeroone.json.
+result.json, of ZeroOneAdam zeroone.json, of OnebitLamb lamb.json.
 
-    python make.py DEEPSPEED result.json|zeroone.json ...
+    python make.py DEEPSPEED result.json|zeroone.json|lamb.json ...
 
 DEEPSPEED is the folder deepspeed of DeepSpeed 0.18.4's sources: later versions do not have the classes. Its files
-runtime/fp16/onebit/adam.py or zoadam.py and runtime/comm/compressed.py are run as they are, the last one over gloo; of the op
+runtime/fp16/onebit/adam.py, zoadam.py or lamb.py and runtime/comm/compressed.py are run as they are, the last one over gloo; of the op
 that packs signs on a GPU, numpy's packbits takes the place (Packer), and gloo is given sizes as it wants them (Dist). The
 engine's part is written out here: where the class wants sums, gradients are averaged over the ranks, and clipped; where it
 does not, each rank clips its own.
 
 Parameters are in fp32 and in Megatron's layout (matrices of linear layers transposed, query, key and value of a head side
-by side), which decides what a server's part is; gradients are computed in fp64. A step's batch is ../gpt2/train_batches.json's
+by side), which decides what a server's part is, as the order does: matrices, which decay, before vectors; gradients are computed in fp64. A step's batch is ../gpt2/train_batches.json's
 (step - 1) mod 5, of whose rows each rank has its share.
 """
 import importlib.util
@@ -92,6 +92,7 @@ def from_megatron(name, x):
 
 def rank_of(rank, ranks, folder, case, out):
     file, name, steps, clip, kwargs = case
+    lr = kwargs.pop("lr", LR)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29531", RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK="0", DS_ACCELERATOR="cpu")
     torch.set_num_threads(1)
     import deepspeed
@@ -104,7 +105,7 @@ def rank_of(rank, ranks, folder, case, out):
     engine = types.SimpleNamespace(mpu=None, local_rank=0, enable_backward_allreduce=True)
     groups = [dict(params=[p for p in own.values() if p.ndim == 2], weight_decay=DECAY),
               dict(params=[p for p in own.values() if p.ndim != 2], weight_decay=0)]
-    opt = class_of(folder, file, name)(groups, deepspeed=engine, lr=LR, betas=BETAS, eps=EPS, comm_backend_name="compressed",
+    opt = class_of(folder, file, name)(groups, deepspeed=engine, lr=lr, betas=BETAS, eps=EPS, comm_backend_name="compressed",
                                        **kwargs)
     batches, losses = json.loads((GPT2 / "train_batches.json").read_text()), []
     for step in range(steps):
@@ -148,6 +149,13 @@ def zeroone(ranks, steps, clip, **own):
     return ranks, ("zoadam.py", "ZeroOneAdam", steps, clip, own), f"--optimizer zerooneadam {flags} --clip-grad {clip}"
 
 
+def lamb(ranks, freeze, clip, **own):
+    names = dict(max_coeff="lamb_max_coeff", min_coeff="lamb_min_coeff")
+    flags = "".join(f" --{names.get(k, 'onebit_' + k).replace('_', '-')} {v}" for k, v in own.items())
+    return ranks, ("lamb.py", "OnebitLamb", 24, clip, dict(freeze_step=freeze, lr=1e-2, **own)), \
+        f"--optimizer onebitlamb --onebit-freeze-step {freeze} --clip-grad {clip}{flags}", 1e-2
+
+
 CASES = {
     "result.json": [onebit(2, 13, 0), onebit(4, 13, 0), onebit(4, 14, 0.3)],
     "zeroone.json": [
@@ -155,14 +163,18 @@ CASES = {
         zeroone(4, 30, 0, var_freeze_step=18, var_update_scaler=4, local_step_scaler=2, local_step_clipper=4),
         zeroone(2, 20, 0.3, var_freeze_step=6, var_update_scaler=2, local_step_scaler=3, local_step_clipper=3),
     ],
+    "lamb.json": [
+        lamb(2, 16, 0), lamb(4, 16, 0),
+        lamb(4, 17, 0.3, max_coeff=0.15, min_coeff=0.06, coeff_beta=0.8, factor_max=1.2, factor_min=0.7, factor_threshold=0.15),
+    ],
 }
 
 if __name__ == "__main__":
     for file in sys.argv[2:]:
         cases = []
-        for ranks, case, flags in CASES[file]:
+        for ranks, case, flags, *lr in CASES[file]:
             out = torch.multiprocessing.Manager().dict()
             torch.multiprocessing.spawn(rank_of, (ranks, sys.argv[1], case, out), ranks)
             print(ranks, flags, out["losses"][::5])
-            cases.append(dict(ranks=ranks, flags=flags, losses=out["losses"], params=out["params"]))
+            cases.append(dict(ranks=ranks, flags=flags, lr=lr[0] if lr else LR, losses=out["losses"], params=out["params"]))
         (HERE / file).write_text(json.dumps(dict(torch=torch.__version__, cases=cases), indent=0) + "\n")
