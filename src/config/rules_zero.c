@@ -166,6 +166,26 @@ static void rule_quantized_is_stage_3(const tx__check *k)
                     "of them out");
 }
 
+/* The errors of ranks that do not save are their own with MiCS. */
+static void rule_errors_are_of_quantized_gradients(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    double beta = c->zero_loco_err_beta;
+    if (k->bad->zero_loco_err_beta) return;
+    if (beta < 0 && k->g->zero_loco_reset_t)
+        tx__violate(k->v, "--zero-loco-reset-t is of the errors of LoCo: give --zero-loco-err-beta, 0.8 in DeepSpeed, "
+                          "too, or leave it out");
+    if (beta < 0 && beta > -1) tx__violate(k->v, "--zero-loco-err-beta %g must be from 0 to 1, or -1 for none", beta);
+    if (beta >= 0 && !c->zero_quantized_gradients)
+        tx__violate(k->v,
+                    "--zero-loco-err-beta %g is of what --zero-quantized-gradients leaves out, and gradients are not "
+                    "quantized: give that, too, or leave it out",
+                    beta);
+    if (beta >= 0 && c->mics_shard_size > 0 && !k->bad->mics_shard_size)
+        tx__violate(k->v, "--zero-loco-err-beta keeps an error on every rank, of which with --mics-shard-size one row "
+                          "is saved: leave one of them out");
+}
+
 /* Rows of near ranks, each of which has all of the state. Experts that ranks divide are shared with ranks that no row
  * holds. */
 static void rule_shards_are_of_near_ranks(const tx__check *k)
@@ -225,6 +245,7 @@ const tx__rule tx__rules_zero[] = {
     { NULL, rule_signs_are_of_whole_gradients },
     { NULL, rule_workers_are_rows },
     { NULL, rule_quantized_is_stage_3 },
+    { NULL, rule_errors_are_of_quantized_gradients },
     { NULL, rule_shards_are_of_near_ranks },
     { NULL, rule_a_ratio_is_of_what_is_offloaded },
     { NULL, rule_files_have_a_folder },

@@ -9,6 +9,7 @@
 #include "convert/save_as.h"
 #include "nn/moe.h"
 #include "zero/compressed.h"
+#include "zero/loco.h"
 #include "zero/matrices.h"
 #include "zero/zero_parts.h"
 
@@ -411,6 +412,10 @@ static int list_parts(const tx_zero *z, tx_ckpt_part part[TX_CKPT_MAX_PARTS])
     int n = tx_zero_parts(z, optim, own), errors = optim ? tx_zero_error_parts(z) : 0;
     for (int i = 0; i < n; i++) part[i] = (tx_ckpt_part){ .rows = own[i].rows, .kept = own[i].of_rows };
     for (int i = 0; i < errors; i++) part[n++] = (tx_ckpt_part){ .rows = NULL };
+    for (int hop = 0; hop < TX_LOCO_HOPS && optim && tx_save_kind(z->cfg) == TX_CKPT_NATIVE; hop++) {
+        tx_ckpt_part p = { .rows = z->ps };
+        if (tx_zero_loco_part(z, hop, &p.name, &p.kept)) part[n++] = p;
+    }
     return n;
 }
 

@@ -7,6 +7,7 @@
 #include "train/products.h"
 #include "train/trainer.h"
 #include "zero/compressed.h"
+#include "zero/loco.h"
 #include "zero/zero_parts.h"
 
 #define SCHEDULE_KEY "opt_param_scheduler" /* upstream's names for them */
@@ -17,6 +18,7 @@
 #define OPTIM_KEY    "client_optimizer"
 #define INTERVAL_KEY "log_sums"
 #define RATES_KEY    "passed_rates"
+#define LOCO_KEY     "loco_scale"
 
 tx_status tx_trainer_require_idle(const tx_trainer *t, const char *what)
 {
@@ -77,6 +79,56 @@ static tx_status add_errors(tx_trainer *t, tx_ckpt_part *part, int *n)
         part[(*n)++] = (tx_ckpt_part){ .name = i < kinds * workers ? of_worker[i / workers][i % workers] : SERVER_ERROR,
                                        .flat = at,
                                        .whole = true };
+    return TX_OK;
+}
+
+/* The errors of quantized gradients (zero/loco.h): numbers of this rank. */
+static tx_status move_near(void *user, const tx_ckpt_window *w, bool store)
+{
+    return tx_zero_loco_move(user, 0, &(tx_fragment){ w->fragment->row, w->first, w->n, 0 }, w->buf, store);
+}
+
+static tx_status move_far(void *user, const tx_ckpt_window *w, bool store)
+{
+    return tx_zero_loco_move(user, 1, &(tx_fragment){ w->fragment->row, w->first, w->n, 0 }, w->buf, store);
+}
+
+static int loco_parts(tx_zero *z, tx_ckpt_part *part)
+{
+    int n = 0;
+    for (int hop = 0; hop < TX_LOCO_HOPS; hop++) {
+        tx_ckpt_part p = { .move = hop ? move_far : move_near, .user = z, .rows = z->ps };
+        if (tx_zero_loco_part(z, hop, &p.name, &p.kept)) part[n++] = p;
+    }
+    return n;
+}
+
+static int saved_loco_parts(tx_trainer *t, tx_ckpt_part *part)
+{
+    if (t->cfg->no_save_optim || tx_save_kind(t->cfg) != TX_CKPT_NATIVE) return 0;
+    return loco_parts(&t->zero, part);
+}
+
+/* Those that a checkpoint has of as many ranks, and rows of them; the others begin at 0. */
+static tx_status want_loco(tx_trainer *t, const tx_source *from, tx_ckpt_part *part, int *n_parts)
+{
+    tx_zero *z = &t->zero;
+    const json_t *scale = json_object_get(from->run, LOCO_KEY);
+    int n = loco_parts(z, part + *n_parts);
+    bool there = n > 0 && from->native && json_is_number(scale);
+    char next[40];
+    if (!z->quantized.loco) return TX_OK;
+    for (int i = 0; i < n && there; i++) there = tx_checkpoint_has(from->native, part[*n_parts + i].name);
+    for (int hop = 0; hop < TX_LOCO_HOPS && there; hop++) {
+        tx_zero_loco_next(z, hop, next);
+        there = !tx_checkpoint_has(from->native, next);
+    }
+    TX_TRY(tx_zero_loco_restore(z, there ? json_number_value(scale) : 0));
+    if (there) *n_parts += n;
+    if (!there && !t->grid->rank && from->state.optim_step)
+        tx_warn(
+            "%s: has no errors of quantized gradients of %d data-parallel ranks, in such rows: they begin at 0 again",
+            from->path, tx_grid_size(t->grid, TX_AXIS_DATA));
     return TX_OK;
 }
 
@@ -246,6 +298,7 @@ static tx_status config_to_save(const tx_trainer *t, json_t **out)
         (scaler && json_object_set(config, SCALER_KEY, scaler)) ||
         (interval && json_object_set(config, INTERVAL_KEY, interval)) ||
         (rates && json_object_set(config, RATES_KEY, rates)) ||
+        (t->zero.quantized.loco && json_object_set_new(config, LOCO_KEY, json_real(t->zero.loco.scale))) ||
         (t->blend_phase && json_object_set(config, "blend_phase", t->blend_phase)) ||
         (t->products && *t->products && json_object_set_new(config, PRODUCTS_KEY, json_string(t->products))))
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
@@ -374,6 +427,7 @@ tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy)
     out->state = place_of(t);
     out->n_parts = state_parts(z, NULL, !t->cfg->no_save_optim, own);
     TX_TRY(tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), add_errors(t, own, &out->n_parts)));
+    out->n_parts += saved_loco_parts(t, own + out->n_parts);
     memcpy(out->part, own, sizeof own);
     tx_status st = config_to_save(t, &out->config);
     if (!st && copy && tx_zero_savers(z))
@@ -518,6 +572,7 @@ static tx_status read_state(tx_trainer *t, tx_source *from, bool with_optim)
         TX_GOTO(tx_alloc(&errors, (TX_ERRORS_MAX_KINDS + 1) * (size_t)numel, sizeof *errors,
                          "what compression leaves out"));
     if (compressed) kinds = want_errors(t, from, errors, part, &n);
+    if (with_optim) TX_GOTO(want_loco(t, from, part, &n));
     TX_GOTO(tx_source_read(from, t->model, tx_zero_kept(z), part, n));
     if (compressed) TX_GOTO(tx_zero_set_errors(z, kinds, errors, errors + TX_ERRORS_MAX_KINDS * numel));
     TX_GOTO(room ? tx_zero_set_weights(z, room) : tx_zero_publish(z));

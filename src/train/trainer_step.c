@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "train/trainer_feed.h"
 #include "zero/compressed.h"
+#include "zero/loco.h"
 
 void tx__trainer_move_schedule(tx_trainer *t)
 {
@@ -90,6 +91,7 @@ static tx_status begin_iteration(tx_trainer *t)
     t->grads_begin = false;
     if (t->micro) return TX_OK;
     t->n_micro = tx__trainer_n_micro(t);
+    tx_zero_loco_scale(&t->zero, tx__trainer_scale(t));
     t->iteration_loss = 0;
     memset(t->losses, 0, sizeof t->losses);
     return tx__trainer_begin_experts(t);

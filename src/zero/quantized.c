@@ -1,6 +1,8 @@
 /* quantized.c - parameters and gradients that are sent as integers of a few bits, and copies of parameters nearby. */
 #include "zero/quantized.h"
 
+#include "zero/loco.h"
+
 #include "base/alloc.h"
 
 enum { VALUE_BITS = 8, GRAD_BITS = 4 };
@@ -146,14 +148,16 @@ static tx_status exchange(const tx_zero *z, tx_comm *g, int64_t each)
 }
 
 /* Hop 1: f sums, which are left in z->quantized.sum, or the only one in `to`. */
-static tx_status sum_in_row(tx_zero *z, hops h, tx_tensor to, tx_tensor x, bool added)
+static tx_status sum_in_row(tx_zero *z, int k, tx_tensor to, tx_tensor x, bool added)
 {
+    const hops h = hops_of(z, k);
     const tx_quantized *q = &z->quantized;
     int64_t part = tx_numel(to), each = tx_quantized_words(part, GRAD_BITS);
     for (int i = 0; i < h.n; i++)
         for (int j = 0; j < h.f; j++)
-            TX_RUN(z->c, quantize, .words = tx_tensor1(q->sent + (i * h.f + j) * each, TX_I32, each),
-                   .x = tx_slice1(x, (j * h.n + i) * part, part), .bits = GRAD_BITS);
+            TX_TRY(tx__loco_pack(z, &(tx__loco_piece){ k, 0, GRAD_BITS, (j * h.n + i) * part },
+                                 tx_tensor1(q->sent + (i * h.f + j) * each, TX_I32, each),
+                                 tx_slice1(x, (j * h.n + i) * part, part)));
     TX_TRY(exchange(z, near_of(z), h.f * each));
     for (int j = 0; j < h.f; j++) {
         tx_tensor words = tx_tensor2(q->got + j * each, TX_I32, h.n, each);
@@ -164,22 +168,30 @@ static tx_status sum_in_row(tx_zero *z, hops h, tx_tensor to, tx_tensor x, bool 
     return TX_OK;
 }
 
-tx_status tx__quantized_sum(tx_zero *z, int k, tx_tensor to, tx_tensor x, bool added)
+static tx_status sum(tx_zero *z, int k, tx_tensor to, tx_tensor x, bool added)
 {
     const tx_quantized *q = &z->quantized;
     hops h = hops_of(z, k);
     int64_t part = tx_numel(to), each = tx_quantized_words(part, GRAD_BITS);
     if (h.n > 1) {
-        TX_TRY(sum_in_row(z, h, to, x, added));
+        TX_TRY(sum_in_row(z, k, to, x, added));
         if (h.f == 1) return TX_OK;
         x = tx_tensor1(q->sum, TX_F32, h.f * part);
     }
     for (int j = 0; j < h.f; j++)
-        TX_RUN(z->c, quantize, .words = tx_tensor1(q->sent + j * each, TX_I32, each), .x = tx_slice1(x, j * part, part),
-               .bits = GRAD_BITS);
+        TX_TRY(tx__loco_pack(z, &(tx__loco_piece){ k, h.n > 1, GRAD_BITS, j * part },
+                             tx_tensor1(q->sent + j * each, TX_I32, each), tx_slice1(x, j * part, part)));
     TX_TRY(exchange(z, h.across, each));
     TX_RUN(z->c, dequantize_sum, .y = to, .words = tx_tensor2(q->got, TX_I32, h.f, each), .bits = GRAD_BITS,
            .accumulate = added);
+    return TX_OK;
+}
+
+tx_status tx__quantized_sum(tx_zero *z, int k, tx_tensor to, tx_tensor x, bool added)
+{
+    tx__loco_begin(z, k);
+    TX_TRY(sum(z, k, to, x, added));
+    tx__loco_end(z, k);
     return TX_OK;
 }
 
@@ -214,6 +226,7 @@ tx_status tx__quantized_plan(tx_zero *z)
     q->words.size = sizeof(int32_t);
     q->second = q->sent = q->got = TX_DRY_ADDRESS;
     q->sum = TX_DRY_ADDRESS;
+    TX_TRY(tx__loco_plan(z));
     return tx_alloc(&q->rows, (size_t)tx_comm_size(tx_grid_group(z->grid, TX_GROUP_DATA)), sizeof *q->rows, what);
 }
 
@@ -225,6 +238,7 @@ tx_status tx__quantized_take(tx_zero *z)
     for (int i = 0; i < N_ARRAYS; i++) *at[i] = NULL;
     for (int i = 0; i < N_ARRAYS; i++)
         if (bytes[i]) TX_TRY(tx_device_take(z->c->device, at[i], bytes[i], true, what));
+    TX_TRY(tx__loco_take(z));
     return tx__pool_take(&z->quantized.words, z->c->device, what);
 }
 
@@ -235,6 +249,7 @@ void tx__quantized_close(tx_zero *z)
     void *all[N_ARRAYS] = { q->second, q->sent, q->got, q->sum };
     for (int i = 0; i < N_ARRAYS; i++)
         if (all[i] != TX_DRY_ADDRESS) tx_device_give(d, all[i]);
+    tx__loco_close(z);
     tx__pool_close(&q->words, d);
     tx_free(q->rows);
 }
@@ -242,7 +257,9 @@ void tx__quantized_close(tx_zero *z)
 size_t tx__quantized_bytes(const tx_zero *z)
 {
     void **at[N_ARRAYS];
-    size_t bytes[N_ARRAYS], sum = tx__pool_bytes(&z->quantized.words);
+    size_t bytes[N_ARRAYS], errors[TX_LOCO_HOPS], sum = tx__pool_bytes(&z->quantized.words);
+    tx__loco_bytes(z, errors);
+    for (int hop = 0; hop < TX_LOCO_HOPS; hop++) sum += errors[hop];
     arrays_of((tx_zero *)z, at, bytes);
     for (int i = 0; i < N_ARRAYS; i++) sum += bytes[i];
     return sum;

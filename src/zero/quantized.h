@@ -14,8 +14,8 @@
  *            with rows of one rank, or one row, there is one hop
  *
  *  DeepSpeed's blocks are as long as a group of its own, near 8000 elements; its second copy lasts for one backward.
- *  What rounding leaves out is not kept (its LoCo). A block that is not finite is so after a sum: the step is skipped
- * as it is without. */
+ *  What rounding leaves out is kept by loco.h, or lost. A block that is not finite is so after a sum: the step is
+ * skipped as it is without. */
 #ifndef TX_ZERO_QUANTIZED_H
 #define TX_ZERO_QUANTIZED_H
 
@@ -40,8 +40,8 @@ void tx__quantized_forget(tx_zero *z);
 
 /* ---- gradients, for sums.c ---- */
 
-/* Whether bucket k's are sent as blocks; then its sum, or that is added to `to`.   @x [bucket] @to [part] */
-bool tx__quantizes_sum(const tx_zero *z, int k);
+/* The sum of a bucket whose gradients are sent as blocks (tx__quantizes_sum), or that is added to `to`.   @x [bucket]
+ * @to [part] */
 tx_status tx__quantized_sum(tx_zero *z, int k, tx_tensor to, tx_tensor x, bool added);
 
 /* ---- memory, for zero.c ---- */

@@ -2,6 +2,7 @@
  * over the ranks of their bucket's group. */
 #include "backend/watch.h"
 #include "zero/compressed.h"
+#include "zero/loco.h"
 #include "zero/quantized.h"
 #include "zero/zero.h"
 
@@ -327,6 +328,7 @@ tx_status tx_zero_begin(tx_zero *z)
     }
     for (int i = 0; i < z->ps->n_units; i++) z->unit[i].added = false;
     tx__quantized_forget(z);
+    if (z->quantized.loco && !z->c->dry && z->optim.t % z->cfg->zero_loco_reset_t == 0) TX_TRY(tx__loco_forget(z));
     z->hit.param = NULL;
     TX_TRY(tx__zero_spread_dry(z));
     return z->reduce_every_micro_batch || widens(z) ? TX_OK : tx_params_zero_grad(z->c, z->ps, 0, z->ps->n);

@@ -2,6 +2,7 @@
 #include "zero/zero.h"
 #include "zero/compressed.h"
 #include "zero/factors.h"
+#include "zero/loco.h"
 #include "zero/matrices.h"
 #include "zero/quantized.h"
 #include "zero/state_table.h"
@@ -347,6 +348,7 @@ static void choose(tx_zero *z, const tx_zero_args *a)
     z->stage = a->train ? (int)cfg->zero_stage : 0;
     z->quantized.weights = z->stage == 3 && cfg->zero_quantized_weights;
     z->quantized.gradients = z->stage == 3 && cfg->zero_quantized_gradients;
+    z->quantized.loco = z->quantized.gradients && cfg->zero_loco_err_beta >= 0;
     z->reduce_every_micro_batch = a->train && (z->stage >= 2 || cfg->reduce_every_micro_batch);
     z->overlap = cfg->overlap_grad_reduce;
     z->spreads_late = z->overlap && z->stage;
@@ -609,6 +611,7 @@ tx_status tx_zero_stepped(tx_zero *z, double *norm, const char **bad)
     char line[TX_OPTIM_LINE];
     TX_TRY(tx_optim_clipped(z->c, &z->optim, norm, bad));
     if (*bad && !**bad) *bad = "another data-parallel rank's parameter";
+    if (*bad) TX_TRY(tx__loco_forget(z));
     if (z->c->dry || *bad) return TX_OK;
     tx_optim_stepped(&z->optim, &z->step);
     if (!z->optim.type->tell) return TX_OK;

@@ -148,13 +148,22 @@ typedef struct tx_compressed {
 
 /* Of what is sent as integers, and copies nearby (quantized.h). */
 typedef struct tx_quantized {
-    bool weights, gradients;
+    bool weights, gradients, loco;
     void *second;        /* owned; of values */
     tx_pool words;       /* blocks of buckets that are being gathered */
     int32_t *sent, *got; /* owned; blocks of one bucket's gradients */
     float *sum;          /* owned; of the ranks of a row */
     int64_t *rows;       /* owned; [ranks] */
 } tx_quantized;
+
+/* Of what integers leave out of gradients (loco.h). */
+typedef struct tx_loco {
+    void *error[2];          /* owned; bf16, of each hop */
+    double scale, *scale_of; /* what gradients are multiplied by; what a bucket's errors were, owned */
+    double rescale;          /* of the bucket that is being summed */
+    tx_fragments far;        /* owned; what the second hop's are of */
+    char name[2][40];        /* in checkpoints */
+} tx_loco;
 
 typedef struct tx_zero {
     tx_unit_hooks hooks; /* for a model's batches */
@@ -190,6 +199,7 @@ typedef struct tx_zero {
     tx_factors factors;
     tx_compressed compressed;
     tx_quantized quantized;
+    tx_loco loco;
     /* what is kept, bucket by bucket in the order of memory, cut where offload.h cuts: */
     tx_fragment *fragment;
     tx_optim_range *range; /* the fragment's numbers; without training masters or values only */
@@ -225,6 +235,9 @@ static inline int64_t tx__row_room(const tx_param *p)
 {
     return (p->numel + TX_PARAM_ALIGN - 1) / TX_PARAM_ALIGN * TX_PARAM_ALIGN;
 }
+
+/* quantized.c: whether a bucket's gradients are sent as blocks. */
+bool tx__quantizes_sum(const tx_zero *z, int bucket);
 
 /* The hooks: gather.c and sums.c. */
 tx_status tx__zero_gather(void *z, int unit, int next);

@@ -33,11 +33,21 @@ for how in "4" "4 --bf16 --async-save" "4 --fp16 --initial-loss-scale 1024"; do
     train out $how $ALL --load "whole$i" --load-tag iter_0000004 --save "again$i" --save-interval 100
     [ "$(sums "whole$i")" = "$(sums "again$i")" ] || die "a resumed run has other bits: $how"
 done
+LOCO="$ALL --zero-loco-err-beta 0.8 --zero-loco-reset-t 5 --async-save"
+train out 4 $LOCO --save loco --save-interval 4
+train out 4 $LOCO --load loco --load-tag iter_0000004 --save loco_again --save-interval 100
+[ "$(sums loco)" = "$(sums loco_again)" ] || die "a resumed run with LoCo has other bits"
+train out 2 $ALL --zero-loco-err-beta 0.8 --load loco --load-tag iter_0000004
+grep -q 'has no errors of quantized gradients of 2 data-parallel ranks' out || { cat out; die "errors of 4 ranks are those of 2"; }
+train out 2 --load loco --load-tag iter_0000004 --zero-stage 1
 train out 2 --load whole1 --load-tag iter_0000004 --zero-stage 1
 
 refused 'needs --zero-stage 3, not 2' pretrain-gpt $MODEL --zero-stage 2 --zero-quantized-weights
 refused 'does not divide the 1 data-parallel ranks' pretrain-gpt $MODEL --zero-stage 3 --zero-hpz-partition-size 2
 refused 'leave one of them out' pretrain-gpt $MODEL --zero-stage 3 --zero-quantized-gradients --no-zero-reduce-scatter
 refused 'leave one of them out' pretrain-gpt $MODEL --zero-stage 3 --zero-quantized-gradients --bf16 --grad-reduce-dtype bf16
+refused 'gradients are not quantized: give that' pretrain-gpt $MODEL --zero-stage 3 --zero-loco-err-beta 0.8
+refused 'leave one of them out' pretrain-gpt $MODEL $ALL --zero-loco-err-beta 0.8 --zero-hpz-partition-size 1 --mics-shard-size 1
+refused 'must be from 0 to 1' pretrain-gpt $MODEL --zero-stage 3 --zero-quantized-gradients --zero-loco-err-beta -0.5
 refused 'not with experts that they divide' pretrain-gpt $MODEL --zero-stage 3 --zero-hpz-partition-size 2 --world-size 4 \
     --num-experts 4 --moe-router-topk 2 --moe-expert-parallel-size 2

@@ -178,6 +178,12 @@ static const struct set {
     { "{\"zero_optimization\": {\"stage\": 3, \"zero_quantized_gradients\": true}}", "zero_quantized_gradients",
       "True" },
     { "{\"zero_optimization\": {\"stage\": 3, \"zero_hpz_partition_size\": 1}}", "zero_hpz_partition_size", "1" },
+    { "{\"zero_optimization\": {\"stage\": 3, \"zero_quantized_gradients\": true, \"zeropp_loco_param\": "
+      "{\"err_beta\": 0.75, \"reset_T\": 512}}}",
+      "zero_loco_err_beta", "0.75" },
+    { "{\"zero_optimization\": {\"stage\": 3, \"zero_quantized_gradients\": true, \"zeropp_loco_param\": "
+      "{\"err_beta\": 0.75, \"reset_T\": 512}}}",
+      "zero_loco_reset_t", "512" },
     { "{\"zero_optimization\": {\"stage\": 3, \"mics_shard_size\": 1}}", "mics_shard_size", "1" },
     { "{\"zero_optimization\": {\"mics_shard_size\": -1}}", "mics_shard_size", "-1" },
     { "{\"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"device\": \"cpu\"}}}", "offload_param", "cpu" },
@@ -528,9 +534,14 @@ static const struct wrong {
     { GOOD, "{\"sparse_attention\": {\"mode\": \"fixed\"}}",
       "ds.json: line 1, column 2: sparse_attention: attention is dense; leave the key out" },
     { GOOD, "{\"zero_optimization\": {\"zeropp_loco_param\": {\"err_beta\": 0.8}}}",
-      "ds.json: line 1, column 24: zero_optimization.zeropp_loco_param: what quantized gradients leave out is not "
-      "added "
-      "to the next ones; leave the key out" },
+      "--zero-loco-err-beta 0.8 is of what --zero-quantized-gradients leaves out, and gradients are not quantized: "
+      "give "
+      "that, too, or leave it out\n"
+      "--zero-loco-err-beta is here zero_optimization.zeropp_loco_param.err_beta, in ds.json, line 1, column 46" },
+    { GOOD, "{\"zero_optimization\": {\"zeropp_loco_param\": {\"reset_T\": 5}}}",
+      "--zero-loco-reset-t is of the errors of LoCo: give --zero-loco-err-beta, 0.8 in DeepSpeed, too, or leave it "
+      "out\n"
+      "--zero-loco-reset-t is here zero_optimization.zeropp_loco_param.reset_T, in ds.json, line 1, column 46" },
     { GOOD, "{\"zero_optimization\": {\"stage\": 2, \"zero_quantized_weights\": true}}",
       "--zero-quantized-weights needs --zero-stage 3, not 2; try --zero-stage 3\n"
       "--zero-stage is here zero_optimization.stage, in ds.json, line 1, column 24\n"

@@ -104,6 +104,7 @@ static const char *const layouts[] = {
     "--world-size 4 --zero-quantized-weights --zero-quantized-gradients --zero-hpz-partition-size 4" ZERO(3) BERT,
     "--world-size 4 --zero-hpz-partition-size 2 --zero-max-reuse-distance 60000" ZERO(3) LLAMA,
     "--world-size 4 --zero-quantized-weights --zero-hpz-partition-size 2 --zero-max-live-parameters 1" ZERO(3),
+    "--world-size 4 --zero-quantized-gradients --zero-loco-err-beta 0.8 --zero-hpz-partition-size 2 --bf16" ZERO(3),
     /* MiCS: rows of near ranks, one row, rows of one, and with 8 and 4 bits */
     "--world-size 4 --mics-shard-size 2" ZERO(3),
     "--world-size 4 --mics-shard-size 2 --bf16 --global-batch-size 8" ZERO(2) LLAMA,

@@ -270,6 +270,8 @@ static void ranks_take_what_was_planned(void **state)
     }
     check_run("--bf16 --zero-quantized-weights --zero-quantized-gradients --zero-hpz-partition-size 2", 3, 4);
     check_run("--zero-quantized-weights --zero-param-persistence-threshold 0", 3, 3);
+    check_run("--zero-quantized-gradients --zero-loco-err-beta 0.8 --zero-hpz-partition-size 2", 3, 4);
+    check_run("--bf16 --zero-quantized-gradients --zero-loco-err-beta 0.5", 3, 3);
     for (int stage = 1; stage <= 3; stage++) {
         check_run("--bf16 --mics-shard-size 2", stage, 4);
         check_run("--bf16 --grad-dtype bf16 --grad-reduce-dtype fp32 --mics-shard-size 1", stage, 2);
