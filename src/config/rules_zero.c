@@ -121,10 +121,11 @@ static void rule_workers_are_rows(const tx__check *k)
         tx__violate(k->v, "--onebit-worker-size %lld is for an --optimizer that sends signs (%s), not %s", n,
                     optimizers_with(TX_OPTIMIZER_COMPRESSED, all, sizeof all), tx_optimizer_kind_word(c->optimizer));
     if (!k->bad->optimizer && c->optimizer == TX_OPTIMIZER_ONEBIT_LAMB)
-        tx__violate(k->v,
-                    "--onebit-worker-size %lld is not for --optimizer onebitlamb, whose workers are single ranks: leave "
-                    "it out",
-                    n);
+        tx__violate(
+            k->v,
+            "--onebit-worker-size %lld is not for --optimizer onebitlamb, whose workers are single ranks: leave "
+            "it out",
+            n);
     if (ranks && ranks % n && !tx_config_searches(c) && !k->bad->world_size)
         tx__violate(k->v, "--onebit-worker-size %lld does not divide the %lld data-parallel ranks", n, ranks);
 }

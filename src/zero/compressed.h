@@ -10,10 +10,10 @@
  *
  *  The sign of 0 is +, and no size is 0: an element that had no gradient before, such as a word that did not occur,
  * would be moved by noise over the root of nothing. Its average is 0; DeepSpeed asks its user for a mask that says so.
- * A tensor has a size of its own (or with others: compressed_together.c), and the tensors of a bucket travel together. Parts are of whole bytes of signs,
- * ceil(n / R / 8) 8 elements, the last ones less. DeepSpeed fills a tensor up to a multiple of R lcm(R, 8) elements,
- * which it sends, too; where it has to, its sizes are a little different. All ranks come to the same bits. A step moves
- * n / 8 bytes twice, where an all-reduce of fp32 moves 4 n twice.
+ * A tensor has a size of its own (or with others: compressed_together.c), and the tensors of a bucket travel together.
+ * Parts are of whole bytes of signs, ceil(n / R / 8) 8 elements, the last ones less. DeepSpeed fills a tensor up to a
+ * multiple of R lcm(R, 8) elements, which it sends, too; where it has to, its sizes are a little different. All ranks
+ * come to the same bits. A step moves n / 8 bytes twice, where an all-reduce of fp32 moves 4 n twice.
  *
  *  A worker is a rank, or with --onebit-worker-size the ranks of a row (grid.h): they sum their gradients as without
  * compression, and have the same numbers in everything else. Each sends and gets a slice of the signs, from the ranks

@@ -222,6 +222,12 @@ static inline bool has_signs(const layout_case *c)
     return strstr(optimizer_choices[c->at[OPTIMIZER]].flags, "lion") != NULL;
 }
 
+/* Whether gradients are summed over near ranks first, and then over the rows of these. */
+static inline bool sums_rows(const layout_case *c)
+{
+    return strstr(stage_choices[c->at[STAGE]].flags, "--mics") && sizes_of(c).dp > 2;
+}
+
 static inline int n_ranks_of(const layout_case *c)
 {
     sizes l = sizes_of(c);

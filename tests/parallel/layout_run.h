@@ -462,6 +462,14 @@ static const bounds fp32_bounds = { 1e-5, 1e-4, 1e-4 };
 /* Sums of two bytes, rounded another number of times. */
 static const bounds half_bounds = { 2e-4, 5e-3, 3e-2 };
 
+/* The same with MiCS, which rounds a sum over near ranks, and again that over the rows of these. */
+static const bounds half_rows_bounds = { 4e-4, 1e-2, 3e-2 };
+
+static inline bounds bounds_of_sums(bool half, bool rows)
+{
+    return !half ? fp32_bounds : rows ? half_rows_bounds : half_bounds;
+}
+
 /* The most by which a trajectory is off from another in iterations [from, until), and its evaluation. */
 static inline bounds distance(const outcome *a, const outcome *b, int64_t from, int64_t until)
 {

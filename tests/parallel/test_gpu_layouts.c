@@ -49,7 +49,7 @@ static tx_status case_equals_one_rank(const layout_case *c, bounds *off)
     };
     TX_TRY(run_layout(&r, flags));
     *off = distance(&r.rank[0], &ref->o, 0, STEPS);
-    return is_within(&r, ref, 0, c->at[DTYPE] ? half_bounds : fp32_bounds);
+    return is_within(&r, ref, 0, bounds_of_sums(c->at[DTYPE], sums_rows(c)));
 }
 
 static void try_cases(int n, const char *how)

@@ -29,7 +29,7 @@ static tx_status run_case(layout_run *r, const reference **ref, const layout_cas
 
 static bounds bounds_of(const layout_case *c)
 {
-    bounds b = c->at[DTYPE] ? half_bounds : fp32_bounds;
+    bounds b = bounds_of_sums(c->at[DTYPE], sums_rows(c));
     if (has_signs(c)) b.weights = OF_SIGNS;
     return b;
 }

@@ -60,7 +60,7 @@ static void rows_train_what_one_rank_trains(void **state)
         what_flags(what, sizeof what, &c);
         ASSERT_OK(reference_of(&ref, what, vocab_of(&c)));
         run(&r, runs[i].words, runs[i].more, NULL, NULL, ref);
-        if (is_within(&r, ref, 0, c.at[DTYPE] ? half_bounds : fp32_bounds))
+        if (is_within(&r, ref, 0, bounds_of_sums(c.at[DTYPE], sums_rows(&c))))
             fail_msg("%s %s: %s", runs[i].words, runs[i].more, tx_last_error());
     }
     forget_references();

@@ -71,15 +71,9 @@ static void forget_results(void)
 /* Stages 2 and 3 sum each micro-batch over the ranks, plain stage 0 those of a rank first: other roundings. */
 #define OTHER_SUMS 1e-6
 
-/* Sums over near ranks first, and then over the rows of these, where there are several. */
-static bool sums_rows(const layout_case *c)
-{
-    return strstr(stage_choices[c->at[STAGE]].flags, "--mics") && sizes_of(c).dp > 2;
-}
-
 static tx_status is_near(const outcome *o, const outcome *base, const layout_case *c)
 {
-    bounds off = distance(o, base, 0, STEPS), allowed = c->at[DTYPE] ? half_bounds : fp32_bounds;
+    bounds off = distance(o, base, 0, STEPS), allowed = bounds_of_sums(c->at[DTYPE], sums_rows(c));
     if (off.loss <= allowed.loss && off.norm <= allowed.norm) return TX_OK;
     return TX_FAIL(TX_ERR_NUMERIC, "a loss is off by %.1e, allowed %.1e, a gradient norm by %.1e, allowed %.1e",
                    off.loss, allowed.loss, off.norm, allowed.norm);
