@@ -43,10 +43,11 @@ static void take(void *user, const tx_step_record *r)
 static void spoil(void *user, const tx_step_record *r)
 {
     static _Thread_local unsigned char kept[4];
-    const tx_trainer *t = user;
+    tx_trainer *t = user;
     tx_tensor v = t->model->params.param[0].weight->value;
     size_t n = tx_dtype_size(v.dtype);
     if (r->kind != TX_RECORD_STEP) return;
+    ASSERT_OK(tx_zero_settle(&t->zero));
     if (r->iteration == BAD - 1) {
         memcpy(kept, v.data, n);
         memset(v.data, 0xff, n); /* a NaN in fp32, fp16 and bf16 */
