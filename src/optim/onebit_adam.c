@@ -21,7 +21,7 @@ static tx_tensor flat(float *x, const tx_optim_range *r)
     return tx_tensor1(x, TX_F32, r->numel);
 }
 
-static int64_t last_before_freeze(const tx_optim *o)
+int64_t tx__onebit_last(const tx_optim *o)
 {
     int64_t freeze = o->cfg->onebit_freeze_step;
     return freeze > FIRST ? freeze : FIRST + 1;
@@ -29,14 +29,14 @@ static int64_t last_before_freeze(const tx_optim *o)
 
 static tx_optim_signs signs(const tx_optim *o)
 {
-    bool frozen = o->t >= last_before_freeze(o);
+    bool frozen = o->t >= tx__onebit_last(o);
     return (tx_optim_signs){ .own = frozen, .averages = frozen, .left_out = frozen };
 }
 
 static void tell(const tx_optim *o, char line[TX_OPTIM_LINE])
 {
     *line = 0;
-    if (o->t == last_before_freeze(o))
+    if (o->t == tx__onebit_last(o))
         snprintf(
             line, TX_OPTIM_LINE,
             "update %lld was the last of --onebit-freeze-step: averages of squares stay as they are, and gradients "

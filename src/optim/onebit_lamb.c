@@ -28,25 +28,18 @@ static tx_tensor of_tensor(const tx_optim_range *r, int k)
     return tx_tensor1(r->state[k], TX_F32, 1);
 }
 
-static int64_t last_before_freeze(const tx_optim *o)
-{
-    int64_t freeze = o->cfg->onebit_freeze_step;
-    return freeze > FIRST ? freeze : FIRST + 1;
-}
-
 static tx_optim_signs signs(const tx_optim *o)
 {
-    bool frozen = o->t >= last_before_freeze(o);
-    return (tx_optim_signs){ .own = frozen,
-                             .averages = frozen,
-                             .left_out = o->t > last_before_freeze(o),
-                             .begins = o->t == last_before_freeze(o) };
+    bool frozen = o->t >= tx__onebit_last(o);
+    return (tx_optim_signs){
+        .own = frozen, .averages = frozen, .left_out = o->t > tx__onebit_last(o), .begins = o->t == tx__onebit_last(o)
+    };
 }
 
 static void tell(const tx_optim *o, char line[TX_OPTIM_LINE])
 {
     *line = 0;
-    if (o->t == last_before_freeze(o))
+    if (o->t == tx__onebit_last(o))
         snprintf(line, TX_OPTIM_LINE,
                  "update %lld was the last of --onebit-freeze-step: averages of squares and LAMB's coefficients are "
                  "frozen, and gradients are not summed but sent as signs from the next one on",
@@ -119,7 +112,7 @@ static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, con
     TX_TRY(tx_op_lamb_coeff(c, &coeff));
     TX_RUN(c, lamb_update, .p = tx_tensor1(r->value, TX_F32, r->numel), .m = flat(r, M), .v = flat(r, V), .low = r->low,
            .ratio = s->norm->ratio, .rule = rule_of(o, s), .lr = s->lr, .gate = s->gate);
-    if (s->t != last_before_freeze(o) && !c->dry) return TX_OK;
+    if (s->t != tx__onebit_last(o) && !c->dry) return TX_OK;
     TX_RUN(c, fill, .x = of_tensor(r, LAST), .value = 1);
     TX_RUN(c, blend, .y = flat(r, FRESH), .x = flat(r, V), .alpha = 1, .only_go = true, .gate = s->gate);
     return TX_OK;

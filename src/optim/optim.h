@@ -159,6 +159,9 @@ const tx_optim_type *tx_optim_type_at(int i);
 tx_status tx_optim_check_client(const tx_client_optimizer *o);
 tx_optim_type tx__optim_of_client(const tx_client_optimizer *o, tx_optim_keeps *keeps);
 
+/* onebit_adam.c: the number of the last update before the freeze; never the first one, which only makes buffers. */
+int64_t tx__onebit_last(const tx_optim *o);
+
 /* lamb.c: moments, and squares of weights and directions. */
 tx_status tx__lamb_measure(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s,
                            const tx_lamb_rule *rule);

@@ -40,11 +40,6 @@ int64_t tx__compressed_part(const tx_zero *z, int64_t n)
     return (each + 7) / 8 * 8;
 }
 
-static int64_t words_of(int64_t n)
-{
-    return (n + 31) / 32;
-}
-
 int64_t tx__compressed_run(const tx_zero *z, int64_t n, int r, int64_t *first)
 {
     int64_t part = tx__compressed_part(z, n);
@@ -58,7 +53,7 @@ tx_compressed_size tx_zero_compressed_size(const tx_zero *z, int k)
     if (m->together) return k ? (tx_compressed_size){ 0, 0 } : (tx_compressed_size){ m->most.words, m->n_bundles };
     tx_compressed_size size = { .tensors = z->first_range[k + 1] - z->first_range[k] };
     for (int i = z->first_range[k]; i < z->first_range[k + 1]; i++)
-        size.words += words_of(tx__compressed_part(z, z->range[i].n_real));
+        size.words += tx__sign_words(tx__compressed_part(z, z->range[i].n_real));
     int64_t near = tx_comm_size(own_worker(z));
     size.words = (size.words + near - 1) / near * near;
     return size;
@@ -207,14 +202,14 @@ static tx_status pack(const tx_zero *z, const words *w, place p, int to, tx_tens
     const tx_compressed *m = &z->compressed;
     for (int64_t i = 0; i < x.dim[0];) {
         piece s = piece_at(w, p.at + i / 32, x.dim[0] - i);
-        TX_RUN(z->c, sign_pack, .bits = tx_tensor1(m->sent + s.word + to * w->slice, TX_I32, words_of(s.n)),
+        TX_RUN(z->c, sign_pack, .bits = tx_tensor1(m->sent + s.word + to * w->slice, TX_I32, tx__sign_words(s.n)),
                .x = tx_slice1(x, i, s.n), .scale = tx_tensor1(m->size + p.tensor, TX_F64, 1));
         i += s.n;
     }
     return TX_OK;
 }
 
-static tx_status gather_sizes(const tx_zero *z, int64_t tensors)
+tx_status tx__gather_sizes(const tx_zero *z, int64_t tensors)
 {
     const tx_compressed *m = &z->compressed;
     tx_tensor all = tx_tensor1(m->sizes, TX_F64, tx_zero_n_workers(z) * tensors);
@@ -224,7 +219,7 @@ static tx_status gather_sizes(const tx_zero *z, int64_t tensors)
 static place next_of(const tx_zero *z, place p, int64_t n)
 {
     int64_t part = tx__compressed_part(z, n);
-    return (place){ p.tensor + 1, p.at + words_of(part), p.served + part };
+    return (place){ p.tensor + 1, p.at + tx__sign_words(part), p.served + part };
 }
 
 /* What is averaged, and its average. */
@@ -248,9 +243,9 @@ static tx_status work(const tx_zero *z, const tx_optim_range *r, place p, const 
     return TX_OK;
 }
 
-static tx_tensor rows_of(int32_t *word, int64_t rows, int64_t n, int64_t stride)
+tx_tensor tx__sign_rows(int32_t *word, int64_t rows, int64_t n, int64_t stride)
 {
-    tx_tensor t = tx_tensor2(word, TX_I32, rows, words_of(n));
+    tx_tensor t = tx_tensor2(word, TX_I32, rows, tx__sign_words(n));
     t.stride[0] = stride;
     return t;
 }
@@ -266,8 +261,9 @@ static tx_status serve(const tx_zero *z, const tx_optim_range *r, place p, const
     scale.stride[0] = tensors;
     for (int64_t i = 0; i < n;) {
         piece s = piece_at(w, p.at + i / 32, n - i);
-        TX_RUN(z->c, sign_sum, .y = tx_slice1(error, i, s.n), .bits = rows_of(m->got + s.word, workers, s.n, w->slice),
-               .scale = scale, .factor = 1 / (double)workers, .accumulate = true);
+        TX_RUN(z->c, sign_sum, .y = tx_slice1(error, i, s.n),
+               .bits = tx__sign_rows(m->got + s.word, workers, s.n, w->slice), .scale = scale,
+               .factor = 1 / (double)workers, .accumulate = true);
         i += s.n;
     }
     TX_TRY(size_of(z, p.tensor, m->server + p.served, n));
@@ -284,7 +280,7 @@ static tx_status take(const tx_zero *z, const tx_optim_range *r, place p, const 
         for (int64_t i = 0; i < n;) {
             piece s = piece_at(w, p.at + i / 32, n - i);
             TX_RUN(z->c, sign_sum, .y = tx_tensor1(averaged(z, r) + first + i, TX_F32, s.n),
-                   .bits = rows_of(m->sent + s.word + from * w->slice, 1, s.n, w->slice),
+                   .bits = tx__sign_rows(m->sent + s.word + from * w->slice, 1, s.n, w->slice),
                    .scale = tx_tensor2(m->sizes + from * tensors + p.tensor, TX_F64, 1, 1), .factor = 1,
                    .mask = tx_tensor1(r->state[1] + first + i, TX_F32, s.n));
             i += s.n;
@@ -325,12 +321,12 @@ static tx_status average(tx_zero *z, int k)
     place p = begin;
     for (int i = first; i < end; p = next_of(z, p, z->range[i++].n_real)) TX_TRY(work(z, &z->range[i], p, &w));
     TX_TRY(trade(z, &w));
-    TX_TRY(gather_sizes(z, end - first));
+    TX_TRY(tx__gather_sizes(z, end - first));
     p = begin;
     for (int i = first; i < end; p = next_of(z, p, z->range[i++].n_real))
         TX_TRY(serve(z, &z->range[i], p, &w, end - first));
     TX_TRY(spread(z, &w));
-    TX_TRY(gather_sizes(z, end - first));
+    TX_TRY(tx__gather_sizes(z, end - first));
     p = begin;
     for (int i = first; i < end; p = next_of(z, p, z->range[i++].n_real))
         TX_TRY(take(z, &z->range[i], p, &w, end - first));

@@ -77,6 +77,16 @@ size_t tx__compressed_bytes(const tx_zero *z);
 /* The first ranks of all workers, or the second ones, ...: those at this one's place in their workers. */
 tx_comm *tx__compressed_workers(const tx_zero *z);
 
+/* Words of the signs of n elements; and those of rows of so many, `stride` words apart. */
+static inline int64_t tx__sign_words(int64_t n)
+{
+    return (n + 31) / 32;
+}
+tx_tensor tx__sign_rows(int32_t *word, int64_t rows, int64_t n, int64_t stride);
+
+/* The sizes of all workers, from each worker's of so many tensors. */
+tx_status tx__gather_sizes(const tx_zero *z, int64_t tensors);
+
 /* Elements that server r has of a tensor of n: those from *first on. */
 int64_t tx__compressed_run(const tx_zero *z, int64_t n, int r, int64_t *first);
 

@@ -17,16 +17,6 @@ static const char what[] = "what compression leaves out";
 
 enum { WHOLE, DIVIDED, TIED };
 
-static tx_comm *ranks_of(const tx_zero *z)
-{
-    return tx_grid_group(z->grid, TX_GROUP_DATA);
-}
-
-static int64_t words_of(int64_t n)
-{
-    return (n + 31) / 32;
-}
-
 static int kind_of(const tx_zero *z, int range)
 {
     const tx_param *p = &z->ps->param[z->fragment[range].row];
@@ -89,9 +79,9 @@ static void add_bundle(tx_zero *z, int kind)
     if (b->end == b->first) return;
     b->part = tx__compressed_part(z, b->n);
     int64_t words = 0;
-    for (int r = 0; r < tx_comm_size(ranks_of(z)); r++) {
+    for (int r = 0; r < tx_zero_n_workers(z); r++) {
         int64_t of_r = 0, first;
-        for (int k = b->first; k < b->end; k++) of_r += words_of(run_in(z, b, m->order[k], r, &first));
+        for (int k = b->first; k < b->end; k++) of_r += tx__sign_words(run_in(z, b, m->order[k], r, &first));
         if (of_r > words) words = of_r;
     }
     m->most.words += words;
@@ -224,13 +214,6 @@ static tx_status sizes_end(const tx_zero *z, int bundle, int64_t n)
     return TX_OK;
 }
 
-static tx_status gather_sizes(const tx_zero *z)
-{
-    const tx_compressed *m = &z->compressed;
-    tx_tensor all = tx_tensor1(m->sizes, TX_F64, tx_comm_size(ranks_of(z)) * m->n_bundles);
-    return tx_all_gather(z->c, ranks_of(z), all, tx_tensor1(m->size, TX_F64, m->n_bundles));
-}
-
 /* The worker's errors of a range. */
 static float *errors_of(const tx_zero *z, int range)
 {
@@ -248,9 +231,9 @@ static tx_status pack_for(const tx_zero *z, int k, int r, bool served)
         int64_t n = tx__together_run(z, m->order[i], r, &first, &place);
         float *x = served ? m->server + place : errors_of(z, m->order[i]) + first;
         if (n)
-            TX_RUN(z->c, sign_pack, .bits = tx_tensor1(m->sent + at, TX_I32, words_of(n)),
+            TX_RUN(z->c, sign_pack, .bits = tx_tensor1(m->sent + at, TX_I32, tx__sign_words(n)),
                    .x = tx_tensor1(x, TX_F32, n), .scale = tx_tensor1(m->size + k, TX_F64, 1));
-        at += words_of(n);
+        at += tx__sign_words(n);
     }
     return TX_OK;
 }
@@ -270,15 +253,8 @@ static tx_status work(const tx_zero *z, int k)
         TX_TRY(sizes_add(z, error.data, r->n_real));
     }
     TX_TRY(sizes_end(z, k, b->n));
-    for (int r = 0; r < tx_comm_size(ranks_of(z)); r++) TX_TRY(pack_for(z, k, r, false));
+    for (int r = 0; r < tx_zero_n_workers(z); r++) TX_TRY(pack_for(z, k, r, false));
     return TX_OK;
-}
-
-static tx_tensor rows_of(const tx_zero *z, int32_t *word, int64_t rows, int64_t n)
-{
-    tx_tensor t = tx_tensor2(word, TX_I32, rows, words_of(n));
-    t.stride[0] = z->compressed.most.words;
-    return t;
 }
 
 /* Step 3: of all workers' signs in `got` the mean's, in this rank's row of `sent`. */
@@ -286,7 +262,7 @@ static tx_status serve(const tx_zero *z, int k)
 {
     const tx_compressed *m = &z->compressed;
     const tx_compressed_bundle *b = &m->bundle[k];
-    int ranks = tx_comm_size(ranks_of(z)), rank = tx_comm_rank(ranks_of(z));
+    int ranks = tx_zero_n_workers(z), rank = tx_zero_worker(z);
     int64_t at = b->word, all = 0, first, place;
     tx_tensor scale = tx_tensor2(m->sizes + k, TX_F64, ranks, 1);
     scale.stride[0] = m->n_bundles;
@@ -295,10 +271,10 @@ static tx_status serve(const tx_zero *z, int k)
         int64_t n = tx__together_run(z, m->order[i], rank, &first, &place);
         if (n)
             TX_RUN(z->c, sign_sum, .y = tx_tensor1(m->server + place, TX_F32, n),
-                   .bits = rows_of(z, m->got + at, ranks, n), .scale = scale, .factor = 1 / (double)ranks,
-                   .accumulate = true);
+                   .bits = tx__sign_rows(m->got + at, ranks, n, m->most.words), .scale = scale,
+                   .factor = 1 / (double)ranks, .accumulate = true);
         TX_TRY(sizes_add(z, m->server + place, n));
-        at += words_of(n);
+        at += tx__sign_words(n);
         all += n;
     }
     TX_TRY(sizes_end(z, k, all));
@@ -316,10 +292,10 @@ static tx_status take(const tx_zero *z, int k, int from)
         int64_t n = tx__together_run(z, m->order[i], from, &first, &place);
         if (n)
             TX_RUN(z->c, sign_sum, .y = tx_tensor1(r->direction + first, TX_F32, n),
-                   .bits = rows_of(z, m->sent + at, 1, n),
+                   .bits = tx__sign_rows(m->sent + at, 1, n, m->most.words),
                    .scale = tx_tensor2(m->sizes + from * m->n_bundles + k, TX_F64, 1, 1),
                    .factor = 1 / scale_of(z, m->order[i]), .mask = tx_tensor1(r->state[1] + first, TX_F32, n));
-        at += words_of(n);
+        at += tx__sign_words(n);
     }
     return TX_OK;
 }
@@ -327,7 +303,7 @@ static tx_status take(const tx_zero *z, int k, int from)
 static tx_status average(tx_zero *z)
 {
     tx_compressed *m = &z->compressed;
-    tx_comm *g = ranks_of(z);
+    tx_comm *g = tx__compressed_workers(z);
     int ranks = tx_comm_size(g);
     int64_t words = m->most.words;
     tx_tensor sent = tx_tensor1(m->sent, TX_I32, ranks * words), got = tx_tensor1(m->got, TX_I32, ranks * words);
@@ -335,10 +311,10 @@ static tx_status average(tx_zero *z)
     for (int k = 0; k < m->n_bundles; k++) TX_TRY(work(z, k));
     for (int r = 0; r < ranks; r++) m->rows[r] = words;
     TX_TRY(tx_all_to_all(z->c, g, got, sent, &rows));
-    TX_TRY(gather_sizes(z));
+    TX_TRY(tx__gather_sizes(z, m->n_bundles));
     for (int k = 0; k < m->n_bundles; k++) TX_TRY(serve(z, k));
     TX_TRY(tx_all_gather(z->c, g, sent, tx_slice1(sent, tx_comm_rank(g) * words, words)));
-    TX_TRY(gather_sizes(z));
+    TX_TRY(tx__gather_sizes(z, m->n_bundles));
     for (int k = 0; k < m->n_bundles; k++)
         for (int from = 0; from < ranks; from++) TX_TRY(take(z, k, from));
     return TX_OK;
@@ -354,5 +330,5 @@ tx_status tx__together_step(tx_zero *z, const tx_optim_step *s)
         tx_optim_step one = tx_optim_step_of(s, &z->range[i]);
         TX_TRY(z->optim.type->direction(z->c, &z->optim, &z->range[i], &one));
     }
-    return tx_comm_size(ranks_of(z)) > 1 ? average(z) : TX_OK;
+    return tx_zero_n_workers(z) > 1 ? average(z) : TX_OK;
 }
