@@ -191,7 +191,7 @@ static void lamb(void **state)
 {
     (void)state;
     static const bounds few_turned = {
-        .loss = 1e-5, .number = 1e-4, .norm = 3e-3, .turned = 3, .early = 20, .late = 2e-4 /* a learning rate of 1e-2 */
+        .loss = 1e-5, .number = 1e-4, .norm = 3e-3, .turned = 3, .early = 18, .late = 2e-4 /* a learning rate of 1e-2 */
     };
     run_cases("golden/onebit/lamb.json", &few_turned, 1);
 }
