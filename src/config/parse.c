@@ -63,14 +63,21 @@ tx_status tx__violations_close(tx_violations *v)
 
 /* ---------------------------------------------------------------- life of a config */
 
+/* Options with no value yet, not even their own. */
+static tx_status config_alloc(tx_config **out, const tx_command *cmd)
+{
+    TX_TRY(tx_alloc(out, 1, sizeof **out, "the options"));
+    (*out)->command = cmd;
+    return TX_OK;
+}
+
 tx_status tx_config_new(tx_config **out, const char *command)
 {
     const tx_command *cmd = tx_command_find(command);
     if (!cmd) return TX_FAIL(TX_ERR_NOTFOUND, "there is no command %.60s", command);
     tx_config *cfg = NULL;
     tx_status st;
-    TX_TRY(tx_alloc(&cfg, 1, sizeof *cfg, "the options"));
-    cfg->command = cmd;
+    TX_TRY(config_alloc(&cfg, cmd));
     for (size_t i = 0; i < tx__n_options; i++) {
         const tx_option *o = &tx__options[i];
         const char *initial;
@@ -576,7 +583,7 @@ tx_status tx_config_with(tx_config **out, const tx_config *cfg, const char *flag
     char *copy = NULL, **argv = NULL;
     int argc = 0;
     tx_status st;
-    TX_GOTO(tx_config_new(&p.cfg, cfg->command->name));
+    TX_GOTO(config_alloc(&p.cfg, cfg->command));
     for (size_t i = 0; i < tx__n_options; i++)
         if (tx__has_member(&tx__options[i])) TX_GOTO(tx__option_copy(p.cfg, cfg, &tx__options[i]));
     p.cfg->given = cfg->given;

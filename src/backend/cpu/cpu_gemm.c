@@ -252,7 +252,9 @@ static void few_rows(const tx_ctx *c, const tx_gemm_args *a, void *scratch)
 
 bool tx__cpu_gemm_is_own(tx_dtype t)
 {
-    int isa = (int)dnnl_get_effective_cpu_isa(), need = dnnl_cpu_isa_avx512_core_bf16;
+    static _Atomic int known; /* asked once: oneDNN's answer takes longer than finding a product, and stays */
+    if (!known) known = (int)dnnl_get_effective_cpu_isa();
+    int isa = known, need = dnnl_cpu_isa_avx512_core_bf16;
 #if DNNL_VERSION_MAJOR >= 3
     if (t == TX_F16) need = dnnl_cpu_isa_avx512_core_fp16;
 #else
