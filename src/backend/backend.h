@@ -35,9 +35,11 @@ const char *tx_backend_auto(void); /* "gpu" where there is one that can be used,
 /* The finished table of a backend: compose.c's rows, then its base's, then its own. */
 void tx_backend_ops(const tx_backend *be, tx_ops *out);
 
-/* watch.c: looks at what an op has written. op_costs.c: what a run of it costs. */
+/* watch.c: looks at what an op has written. op_costs.c: what a run of it costs. accesses.c: tells ThreadSanitizer,
+ * where there is one, what it will read and write. */
 #define OP(name, ...)                                                  \
     void tx__watch_##name(const tx_ctx *c, const tx_##name##_args *a); \
+    void tx__tell_##name(const tx_ctx *c, const tx_##name##_args *a);  \
     tx_cost tx__cost_##name(const tx_##name##_args *a);
 #include "backend/ops.def"
 

@@ -177,6 +177,7 @@ static tx_status add_traced(tx_ctx *c, const char *op, tx_cost cost)
         int64_t n_traced = c->trace ? c->trace->n : 0;                                                       \
         int64_t n_before = timed ? c->profile->n_runs : 0;                                                   \
         double start = timed ? tx_clock() : 0;                                                               \
+        tx__tell_##op(c, a);                                                                                 \
         tx_status st = c->dry && !row->composed ? TX_OK : row->run(c, a, scratch);                           \
         if (timed && !st) st = tx_device_sync(c->device, TX_STREAM_COMPUTE);                                 \
         if (timed && !st) st = add_run(c, #op, start, n_before, tx__cost_##op(a));                           \
