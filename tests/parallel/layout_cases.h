@@ -228,6 +228,14 @@ static inline bool has_signs(const layout_case *c)
     return strstr(optimizer_choices[c->at[OPTIMIZER]].flags, "lion") != NULL;
 }
 
+/* Whether an update is as long where the gradient is nothing but rounding, as a bias of keys' is: that adds the same to
+ * all scores of a query, which a softmax does not see, but a largest score does. */
+static inline bool magnifies_rounding(int optimizer)
+{
+    const char *flags = optimizer_choices[optimizer].flags;
+    return strstr(flags, "lion") || strstr(flags, "adagrad");
+}
+
 /* Whether gradients are summed over near ranks first, and then over the rows of these. */
 static inline bool sums_rows(const layout_case *c)
 {
@@ -268,6 +276,7 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == STAGE && b == STAYS && k) return i >= 3;
     if (a == RATE && b == OPTIMIZER && k) return i != ONE_CYCLE || !strstr(optimizer_choices[k].flags, "--min-lr");
     if (a == OPTIMIZER && b == OFFLOAD && k) return strcmp(optimizer_choices[i].flags, ADAFACTOR) != 0;
+    if (a == OPTIMIZER && b == CLIP && k) return !magnifies_rounding(i);
     if (a == MODEL && b == CLIP && k) return !strstr(axes[MODEL].choice[i].flags, "--qk-layernorm");
     if (a == MODEL && b == DTYPE && k) return !strstr(axes[MODEL].choice[i].flags, "--num-experts");
     return true;
