@@ -65,6 +65,11 @@ static seen seen_bwd(const tx_attention_bwd_args *a)
     return (seen){ a->q, a->k, known(a->first_key), known(a->n_keys), { .n = { 0 } }, a->causal };
 }
 
+static seen seen_max(const tx_max_logits_args *a)
+{
+    return (seen){ a->q, a->k, known(a->first_key), known(a->n_keys), { .n = { 0 } }, a->causal };
+}
+
 /* n_products over all pairs of a query and a key that it sees. */
 static double attention_flops(int n_products, seen a)
 {

@@ -34,6 +34,17 @@ TX_DEVICE_CODE static inline double tx_alibi_log2_slope(const tx_alibi *a, int64
     return i < m ? -8.0 * (double)(i + 1) / (double)m : -4.0 * (double)(2 * (i - m) + 1) / (double)m;
 }
 
+/* max_logits: the largest scaled score of each head, max = max(max, scale q k) over all pairs of a query and a key that
+ * it sees, as attention_fwd has them but for its biases, which are never positive; queries that pad count as little as
+ * keys do. Scores are never in memory. */
+typedef struct tx_max_logits_args {
+    tx_tensor max;  /* [groups, r] fp32, contiguous, in and out; not negative */
+    tx_tensor q, k; /* [s, b, groups, r, d], [s, b, groups, d], strides as in attention_fwd */
+    double scale;
+    bool causal;
+    tx_tensor first_key, n_keys; /* as in attention_fwd */
+} tx_max_logits_args;
+
 /* cache_append: puts the positions of this call after those in the cache: k_cache[past.n[b] + i, past.slot[b]] = k[i,
  * b], and v likewise. Strides as in attention_fwd. */
 typedef struct tx_cache_append_args {

@@ -95,6 +95,7 @@ typedef struct tx_step_record {
     double grad_norm; /* of the last iteration, before clipping */
     double loss_scale;
     double params_norm, num_zeros; /* negative: not requested */
+    double max_attention_logit;    /* likewise */
     const tx_optim_states *optim;  /* NULL: not requested */
     const tx_expert_record
         *expert; /* [n_expert_layers] of the last iteration, or of an evaluation; NULL: there are none */

@@ -282,6 +282,28 @@ static void rule_cubic5_has_5_steps(const tx__check *k)
                     (long long)c->muon_num_ns_steps);
 }
 
+/* A norm of queries and keys undoes what scales them, and bounds scores by itself. */
+static void rule_qk_clip_is_sound(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (!c->qk_clip) {
+        if (k->g->qk_clip_threshold) tx__violate(k->v, "--qk-clip-threshold needs --qk-clip");
+        if (k->g->qk_clip_alpha) tx__violate(k->v, "--qk-clip-alpha needs --qk-clip");
+        return;
+    }
+    if (!k->bad->qk_clip_threshold && c->qk_clip_threshold <= 0)
+        tx__violate(k->v, "--qk-clip-threshold %g must be more than 0", c->qk_clip_threshold);
+    if (!k->bad->qk_clip_alpha && (c->qk_clip_alpha <= 0 || c->qk_clip_alpha >= 1))
+        tx__violate(k->v, "--qk-clip-alpha %g must be more than 0 and less than 1", c->qk_clip_alpha);
+    if (c->optimizer == TX_OPTIMIZER_ZEROONE_ADAM && !k->bad->optimizer)
+        tx__violate(
+            k->v, "--qk-clip and --optimizer zerooneadam: weights follow from what its ranks have moved, where nothing "
+                  "is scaled; choose another optimizer, as muon or adam");
+    if (c->qk_layernorm)
+        tx__violate(k->v, "--qk-clip and --qk-layernorm: the norm undoes what clipping does to the weights, and keeps "
+                          "scores small by itself; leave one out");
+}
+
 static void rule_states_are_adams(const tx__check *k)
 {
     if (k->bad->optimizer || !k->c->log_optimizer_states_to_tensorboard ||
@@ -405,6 +427,7 @@ const tx__rule tx__rules_run[] = {
     { "training", rule_lamb_factors_have_a_range },
     { "training", rule_less_than_one },
     { "training", rule_cubic5_has_5_steps },
+    { "training", rule_qk_clip_is_sound },
     { NULL, rule_sizes_have_units },
     { NULL, tx__check_profile },
     { "pretrain", rule_eval_tasks_can_be_scored },

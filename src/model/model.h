@@ -99,6 +99,9 @@ typedef struct tx_model {
     tx_tensor expert_bias;                /* [this stage's layers with experts, experts] fp32: what experts are chosen
                                            * with, whatever the model's type, once data are there; n_dims 0: with
                                            * nothing */
+    tx_tensor max_logits;                 /* [this stage's layers, heads of this rank] fp32: the largest scores of
+                                           * attention that forwards of training have seen, once data are there;
+                                           * n_dims 0: nobody asks */
     tx_recompute recompute;               /* n_layers: of each chunk */
     int64_t n_again;                      /* layers that are computed again, of the whole model */
     int n_chunks;                         /* what this pipeline stage has of the layers */

@@ -187,6 +187,17 @@ static tx_moe_pass pass_of(const tx_stack_call *k)
     return p;
 }
 
+/* Where a layer's largest scores go: training's. */
+static tx_tensor max_logits_of(const tx_stack_call *k)
+{
+    const tx_transformer *t = k->model;
+    const tx_tensor all = t->base.max_logits;
+    const tx_block *block = k->layer->params;
+    int64_t n = block->attn.n_groups, r = block->attn.n_heads / n;
+    if (!all.data || !k->train) return (tx_tensor){ 0 };
+    return tx_tensor2((float *)all.data + (block - t->block) * all.dim[1], TX_F32, n, r);
+}
+
 static tx_block_call block_call(const tx_stack_call *k)
 {
     const tx_transformer *t = k->model;
@@ -196,6 +207,7 @@ static tx_block_call block_call(const tx_stack_call *k)
                             .y = k->y,
                             .d = k->dy,
                             .seen = { .first = batch->first_key, .n = batch->n_keys },
+                            .max_logits = max_logits_of(k),
                             .dropout = &batch->dropout,
                             .kv = batch->kv ? batch->kv + (block - t->block) : NULL,
                             .pass = pass_of(k),

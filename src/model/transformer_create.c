@@ -211,6 +211,8 @@ static tx_status make_blocks(tx_transformer *t, const tx_config *cfg, const tx_g
     for (int k = 0, i = 0; k < m->n_chunks; k++)
         for (int64_t layer = m->chunk[k].first; layer < m->chunk[k].end; layer++)
             t->block[i++] = block_of(cfg, layer, grid, causal);
+    if ((cfg->qk_clip || cfg->log_max_attention_logit) && t->n_blocks)
+        m->max_logits = tx_tensor2(NULL, TX_F32, t->n_blocks, t->block->attn.n_heads);
     return make_experts(t, cfg, grid);
 }
 

@@ -151,6 +151,9 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
         p.k = kv->k;
         p.v = kv->v;
     }
+    if (k->max_logits.data)
+        TX_RUN(c, max_logits, .max = k->max_logits, .q = p.q, .k = p.k, .scale = 1.0 / sqrt((double)w->d),
+               .causal = w->causal, .first_key = k->seen.first, .n_keys = k->seen.n);
     /* 3  o = drop(softmax(q kᵀ / √d + biases + mask)) v   [s, b, n d] */
     a->lse = (tx_tensor){ .data = a->lse.data,
                           .dtype = a->lse.dtype,

@@ -76,9 +76,12 @@ static tx_dropout mask_of(const tx_block *w, const tx_block_call *k, tx_dropout_
 static tx_status attention_branch(tx_ctx *c, const tx_block *w, tx_block_saved *a, const tx_block_call *k, tx_tensor z,
                                   tx_tensor in)
 {
-    const tx_attention_call attn = {
-        .x = whole_of(k, in), .y = whole_of(k, z), .seen = k->seen, .dropout = k->dropout, .kv = k->kv
-    };
+    const tx_attention_call attn = { .x = whole_of(k, in),
+                                     .y = whole_of(k, z),
+                                     .seen = k->seen,
+                                     .max_logits = k->max_logits,
+                                     .dropout = k->dropout,
+                                     .kv = k->kv };
     TX_TRY(tx_tp_gather(c, attn.x, in));
     TX_TRY(tx_attention_layer_fwd(c, &w->attn, &a->attn, &attn));
     TX_TRY(tx_tp_sum(c, z, attn.y));

@@ -55,6 +55,7 @@ typedef struct tx_block_call {
     tx_keys seen;                  /* which keys a query sees */
     const tx_dropout_key *dropout; /* of all sites */
     tx_kv_cache *kv;               /* as in attention.h */
+    tx_tensor max_logits;          /* as in attention.h */
     tx_moe_pass pass;              /* of a layer with experts */
     const tx_block_rooms *lent;    /* the same in forward and backward */
 } tx_block_call;

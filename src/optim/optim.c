@@ -409,6 +409,20 @@ double tx_optim_passed(const tx_optim *o, const tx_optim_range *r, const tx_opti
     return before->own + before->lr[r->decoupled] * r->lr_scale + s->lr;
 }
 
+tx_status tx_optim_rescale(tx_ctx *c, const tx_optim_range *r, const tx_optim_step *s)
+{
+    for (int64_t at = 0, n; r->block_scale && at < r->numel; at += n) {
+        int64_t k = (r->first + at) / r->block;
+        n = (k + 1) * r->block - r->first - at;
+        if (n > r->numel - at) n = r->numel - at;
+        if (r->block_scale[k] == 1) continue;
+        tx_tensor x = tx_tensor1(r->value + at, TX_F32, n), low = r->low;
+        TX_RUN(c, blend, .y = x, .x = x, .low = low.data ? tx_slice1(low, at, n) : low, .alpha = r->block_scale[k],
+               .gate = s->gate, .only_go = true);
+    }
+    return TX_OK;
+}
+
 tx_status tx_optim_step_some(tx_ctx *c, const tx_optim *o, const tx_optim_step *s, int first, int end)
 {
     tx_at_part(c, STEP);
@@ -419,6 +433,7 @@ tx_status tx_optim_step_some(tx_ctx *c, const tx_optim *o, const tx_optim_step *
         unsigned needs = tx_optim_step_needs(&o->range[i]);
         TX_TRY(fetch(o, i, needs, tx_optim_step_changes(o) & needs));
         TX_TRY(o->type->step(c, o, &o->range[i], &one));
+        TX_TRY(tx_optim_rescale(c, &o->range[i], &one));
     }
     return TX_OK;
 }

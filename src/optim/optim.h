@@ -38,6 +38,8 @@ typedef struct tx_optim_range {
     int64_t n_whole;                  /* real elements of all of the tensor, on whichever ranks they are */
     int64_t columns;                  /* of a matrix whose rows and columns have averages (TX_OPTIMIZER_FACTORS), and */
     const double *row_scale, *column_scale; /* factors of its update: of this rank's rows, and columns; else 0 */
+    int64_t block;                          /* after an update each `block` elements of the tensor are multiplied by */
+    const double *block_scale;              /* a number; NULL: they are not; borrowed */
     float *direction; /* of a matrix that is updated whole, of an optimizer with `direction`, or of any tensor, of one
                        * with `together`; or NULL */
     /* where layers compute on a device: which arrays are in the host's memory all the same, as TX_FETCH_...; and
@@ -290,6 +292,9 @@ tx_optim_norm tx_optim_norm_of(const tx_optim *o, const tx_optim_range *r);
 /* norms.c. */
 tx_status tx__optim_norms_open(tx_optim *o, int n_tensors);
 void tx__optim_norms_close(tx_optim *o);
+
+/* What `step` of a type is followed by: the multiplication of a range that has one. */
+tx_status tx_optim_rescale(tx_ctx *c, const tx_optim_range *r, const tx_optim_step *s);
 
 /* Updates ranges [first, end); each as tx_optim_step_of says. */
 tx_status tx_optim_step_some(tx_ctx *c, const tx_optim *o, const tx_optim_step *s, int first, int end);

@@ -221,6 +221,8 @@ static tx_status put_step(tx_tensorboard *tb, const tx_step_record *r)
 #undef X
     }
     if (r->num_zeros >= 0) TX_TRY(put_series(tb, r, "num-zeros", "num-zeros", r->num_zeros));
+    if (r->max_attention_logit >= 0)
+        TX_TRY(put_scalar(tb, "max_attention_logit", r->iteration, r->max_attention_logit));
     return r->params_norm >= 0 ? put_series(tb, r, "params-norm", "params-norm", r->params_norm) : TX_OK;
 }
 

@@ -25,6 +25,7 @@ static void add_norms(char line[1024], const tx_step_record *r)
     add(line, " grad norm: %.3f |", r->grad_norm);
     if (r->num_zeros >= 0) add(line, " num zeros: %.1f |", r->num_zeros);
     if (r->params_norm >= 0) add(line, " params norm: %.3f |", r->params_norm);
+    if (r->max_attention_logit >= 0) add(line, " max attention logit: %.3f |", r->max_attention_logit);
 }
 
 /* Of layers with experts, which Megatron logs in part, under these names. */

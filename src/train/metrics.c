@@ -120,6 +120,7 @@ static tx_step_record stand(const tx_trainer *t, tx_record_kind kind, const doub
         .loss_scale = t->scaler.scale,
         .params_norm = t->cfg->log_params_norm ? t->params_norm : -1,
         .num_zeros = -1,
+        .max_attention_logit = -1,
         .optim = kind == TX_RECORD_STEP && tx_trainer_has_states(t) ? &t->states : NULL,
     };
     set_losses(&r, t->model, loss, 1);
@@ -193,6 +194,7 @@ void tx_metrics_step(tx_metrics *m, const tx_trainer *t)
     r.skipped = skipped;
     r.nan = skipped && !isfinite(t->iteration_loss);
     if (t->cfg->log_num_zeros_in_grad) r.num_zeros = t->num_zeros;
+    if (t->cfg->log_max_attention_logit) r.max_attention_logit = t->max_attention_logit;
     tell(m, &r);
     progress_line(m, t);
     if (t->iteration == m->first_iteration + 1) log_memory_used(t);

@@ -122,11 +122,12 @@ static void shape_messages(tx_stage *st)
 }
 
 /* Copies of what is sent, where there are other stages; and what layers with experts add up for the log
- * and choose with. */
+ * and choose with, and the largest scores of attention. */
 static void push_messages(tx_stage *st)
 {
     if (st->m->expert_sums.n_dims) st->m->expert_sums = push(&st->messages, st->m->expert_sums);
     if (st->m->expert_bias.n_dims) st->m->expert_bias = push(&st->messages, st->m->expert_bias);
+    if (st->m->max_logits.n_dims) st->m->max_logits = push(&st->messages, st->m->max_logits);
     if (tx_grid_size(st->grid, TX_AXIS_PIPELINE) == 1) return;
     for (int k = 0; k < TX_N_OUTGOING; k++) {
         st->out[0].copy[k] = push(&st->messages, st->to_next);

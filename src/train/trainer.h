@@ -88,6 +88,11 @@ typedef struct tx_trainer {
                                  none has some */
     int n_expert_layers;
     tx_expert_means expert_means;
+    float *logits;  /* owned: the model's max_logits, in the host's memory, and those of all data-parallel ranks; NULL:
+                       nobody asks for them */
+    float *largest; /* owned: [ranks of the model], the largest of each */
+    double *qk_scale;            /* owned, with --qk-clip: what heads of each layer are multiplied by */
+    double max_attention_logit;  /* with --log-max-attention-logit, of the last iteration */
     float *expert_bias;          /* owned: the model's expert_bias, in the host's memory; NULL: there is none */
     double *expert_sums;         /* owned: [n_expert_layers, tx_moe_n_sums] of all ranks, and room for their parts */
     double grad_norm;            /* before clipping, of the last iteration */
@@ -287,6 +292,13 @@ void tx__trainer_forget_rates(tx_trainer *t);
 tx_status tx__trainer_take_experts(tx_trainer *t);
 tx_status tx__trainer_begin_experts(tx_trainer *t);
 tx_status tx__trainer_sum_experts(tx_trainer *t, int64_t n_micro);
+
+/* trainer_logits.c: whether the run looks at scores of attention; memory for them; they begin anew; and after an
+ * iteration's micro-batches, before tx_zero_step: those of all samples, collective, and what they do to the update. */
+bool tx__trainer_sees_logits(const tx_trainer *t);
+tx_status tx__trainer_take_logits(tx_trainer *t);
+tx_status tx__trainer_begin_logits(tx_trainer *t);
+tx_status tx__trainer_compare_logits(tx_trainer *t);
 
 /* trainer_balance.c: balancing by a bias. Whether the run does; the bias of this stage's layers, as weights that were
  * just set have it; and its change by the iteration's load, before tx_zero_step.

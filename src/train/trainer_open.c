@@ -60,7 +60,14 @@ static tx_status check_args(const tx_trainer_args *args)
     const tx_config *cfg = args->cfg;
     const tx_client *client = args->client;
     const char *eod_flag = tx_trainer_eod_flag(cfg);
+    const char *logits_flag = cfg->qk_clip                   ? "--qk-clip"
+                              : cfg->log_max_attention_logit ? "--log-max-attention-logit"
+                                                             : NULL;
     if (args->eod < 0 && eod_flag) return TX_FAIL(TX_ERR_ARG, "%s: the vocabulary has no <|endoftext|>", eod_flag);
+    if (logits_flag && client && client->model)
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "%s is for GPT and BERT: which scores of the model %s are meant is not known", logits_flag,
+                       client->model->name);
     if (!args->train || !client || tx_save_kind(cfg) == TX_CKPT_NATIVE) return TX_OK;
     if (client->model)
         return TX_FAIL(
@@ -151,6 +158,7 @@ tx_status tx_trainer_open(tx_trainer **out, const tx_trainer_args *args)
     TX_GOTO(plan(t, args));
     TX_GOTO(take_memory(t, args->train));
     TX_GOTO(tx__trainer_take_experts(t));
+    TX_GOTO(tx__trainer_take_logits(t));
     if (args->train) TX_GOTO(initialise(t));
     *out = t;
 out:
@@ -180,6 +188,9 @@ void tx_trainer_destroy(tx_trainer *t)
     tx_free(t->expert);
     tx_free(t->expert_sums);
     tx_free(t->expert_bias);
+    tx_free(t->logits);
+    tx_free(t->largest);
+    tx_free(t->qk_scale);
     json_decref(t->blend_phase);
     tx_free(t->origin);
     tx_free(t->loaded);

@@ -94,6 +94,7 @@ static tx_status begin_iteration(tx_trainer *t)
     tx_zero_loco_scale(&t->zero, tx__trainer_scale(t));
     t->iteration_loss = 0;
     memset(t->losses, 0, sizeof t->losses);
+    TX_TRY(tx__trainer_begin_logits(t));
     return tx__trainer_begin_experts(t);
 }
 
@@ -240,6 +241,7 @@ static tx_status update(tx_trainer *t)
         now = part_done(t, TX_TIMER_COUNT_ZEROS, now);
     }
     int64_t batch = tx_trainer_batch_size(t);
+    TX_TRY(tx__trainer_compare_logits(t));
     t->zero.optim.decoupled_lr = tx_trainer_decoupled_lr(t);
     TX_TRY(tx_zero_step(&t->zero, lr, t->weight_decay));
     if (!before) TX_TRY(sum_losses(t));

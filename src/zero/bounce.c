@@ -220,6 +220,7 @@ static tx_status update(tx_zero *z, const tx_optim_step *s, int i, const work *w
     if (r.direction) r.direction = w->directions ? p->value : p->grad;
     TX_TRY(tx_device_event_wait(z->c->device, p->down));
     TX_TRY(w->of(&b->host, &z->optim, &r, &one));
+    if (w->values) TX_TRY(tx_optim_rescale(&b->host, &r, &one));
     if (w->directions) {
         TX_TRY(copy_up(z, z->range[i].direction, p->value, (size_t)r.numel * sizeof(float)));
         return tx_device_record(z->c->device, p->up, TX_STREAM_COPY);
@@ -239,7 +240,10 @@ static tx_status update_there(tx_zero *z, const tx_optim_step *s, int i, const w
     one.norm = &norm;
     TX_TRY(fetch(z, i, w));
     tx_optim_range r = z->range[i];
-    if (values_there(z) || w->directions) return w->of(z->c, &z->optim, &r, &one);
+    if (values_there(z) || w->directions) {
+        TX_TRY(w->of(z->c, &z->optim, &r, &one));
+        return w->values ? tx_optim_rescale(z->c, &r, &one) : TX_OK;
+    }
     size_t bytes;
     void *kept = values_of(z, &r, &bytes);
     if (z->dtype == TX_F32) {
@@ -250,6 +254,7 @@ static tx_status update_there(tx_zero *z, const tx_optim_step *s, int i, const w
         r.low.data = b->staged;
     }
     TX_TRY(w->of(z->c, &z->optim, &r, &one));
+    if (w->values) TX_TRY(tx_optim_rescale(z->c, &r, &one));
     if (!w->values || b->gate[2] == 0) return TX_OK; /* or it has changed nothing */
     b->down += bytes;
     return tx_device_read(d, kept, b->staged, bytes);

@@ -127,6 +127,10 @@ float *tx_zero_masters(const tx_zero *z);
 tx_status tx_zero_store_row(tx_zero *z, int row, const float *x);
 tx_status tx_zero_load_row(tx_zero *z, int row, float *x);
 
+/* From now on an update is followed by the multiplication of each `block` elements of a row's shard by the number that
+ * `scale`, the caller's, has for it then.   @scale [numel of the shard / block] */
+void tx_zero_scale_row(tx_zero *z, int row, int64_t block, const double *scale);
+
 /* Which of the flat buffers hold all of the table, and not only what is kept. */
 bool tx_zero_whole_values(const tx_zero *z);
 bool tx_zero_whole_masters(const tx_zero *z);

@@ -18,6 +18,15 @@ bool tx_zero_in_host(const tx_zero *z, int array, int i)
     return !z->c->device || tx__is_offloaded_at(z, array, z->fragment[i].at);
 }
 
+void tx_zero_scale_row(tx_zero *z, int row, int64_t block, const double *scale)
+{
+    for (int i = 0; i < z->n_ranges; i++) {
+        if (z->fragment[i].row != row) continue;
+        z->range[i].block = block;
+        z->range[i].block_scale = scale;
+    }
+}
+
 float *tx_zero_masters(const tx_zero *z)
 {
     return tx__is_offloaded(z, masters(z)) ? NULL : z->master;

@@ -268,12 +268,33 @@ static void leaning_attention(tx_ctx *c, const int64_t *p, results *o)
     attend(c, q, (tx_tensor){ 0 }, (tx_alibi){ p[7], p[7] - p[2] * p[3] }, o);
 }
 
-/* The same with keys that pad: sample 0 has as many as there are, sample 1 one, the others something between. */
+/* Keys that do not pad: sample 0 has as many as there are, sample 1 one, the others something between. */
+static tx_tensor padded_keys(int64_t s, int64_t b)
+{
+    tx_tensor n_keys = ZEROS(TX_I32, b);
+    for (int64_t i = 0; i < b; i++) ((int32_t *)n_keys.data)[i] = (int32_t)(i ? 1 + (i - 1) * 41 % s : s);
+    return n_keys;
+}
+
+/* The same with keys that pad. */
 static void padded_attention(tx_ctx *c, const int64_t *p, results *o)
 {
-    tx_tensor n_keys = ZEROS(TX_I32, p[1]);
-    for (int64_t i = 0; i < p[1]; i++) ((int32_t *)n_keys.data)[i] = (int32_t)(i ? 1 + (i - 1) * 41 % p[0] : p[0]);
-    attend(c, p, n_keys, (tx_alibi){ 0 }, o);
+    attend(c, p, padded_keys(p[0], p[1]), (tx_alibi){ 0 }, o);
+}
+
+/* p: s, b, groups, r, d, causal, length of documents, with keys that pad: two samples' more in the same maximum */
+static void max_logits(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t s = p[0], b = p[1], groups = p[2], r = p[3], d = p[4];
+    tx_tensor max = ZEROS(TX_F32, groups, r), n_keys = padded_keys(s, b), first_key = documents(s, b, p[6]);
+    ((float *)max.data)[groups * r - 1] = 2;
+    if (!p[7]) n_keys.data = NULL;
+    for (int i = 0; i < 2; i++) {
+        qkv x = fused_qkv(RAND(V, s, b, groups, r + 2, d), s, b, groups, r, d);
+        RUN(c, max_logits, .max = max, .q = x.q, .k = x.k, .scale = 1 / sqrt((double)d), .causal = p[5],
+            .first_key = first_key, .n_keys = n_keys);
+    }
+    out(o, "max", max, 16);
 }
 
 /* p: sq, sk, b, groups, r, d, causal, first key: queries at the end of a cache of keys that is longer than it is full
@@ -1019,6 +1040,14 @@ static const op_case cases[] = {
     { "padded attention s=17 d=5", padded_attention, { 17, 5, 2, 1, 5, false, 0 } },
     { "padded attention s=70 d=80 groups, dropout", padded_attention, { 70, 4, 2, 3, 80, false, 6554 } },
     { "padded attention s=200 d=64", padded_attention, { 200, 7, 3, 1, 64, false, 0 } },
+    { "max_logits s=1", max_logits, { 1, 1, 1, 1, 16, true } },
+    { "max_logits s=3 d=5", max_logits, { 3, 2, 3, 1, 5, false } },
+    { "max_logits s=17 d=80 groups", max_logits, { 17, 2, 2, 3, 80, true } },
+    { "max_logits s=130 d=64", max_logits, { 130, 3, 3, 1, 64, true } },
+    { "max_logits s=200 d=128, all keys", max_logits, { 200, 1, 1, 2, 128, false } },
+    { "max_logits s=20 d=256", max_logits, { 20, 1, 2, 1, 256, true } },
+    { "max_logits s=100 d=16, documents of 30", max_logits, { 100, 3, 2, 2, 16, true, 30 } },
+    { "max_logits s=70 d=67, padded", max_logits, { 70, 7, 1, 2, 67, false, 0, true } },
     { "cache 3 of 65 from 40 on", cached_attention, { 3, 65, 1, 2, 1, 80, true, 40 } },
     { "cache 70 of 200 from 90 on", cached_attention, { 70, 200, 1, 2, 1, 64, true, 90 } },
     { "cache 1 of 1", cached_attention, { 1, 1, 1, 1, 1, 16, true } },

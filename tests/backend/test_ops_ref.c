@@ -38,6 +38,7 @@ static void check_grad(const char *name, tx_tensor x, tx_tensor grad, loss_fn lo
 
 #include "backend/experts_ref.h"
 #include "backend/grouped_ref.h"
+#include "backend/logits_ref.h"
 #include "backend/updates_ref.h"
 
 /* ---- layernorm ---- */
@@ -848,6 +849,7 @@ int main(void)
         cmocka_unit_test(test_rope),
         cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_attention_grad),
+        cmocka_unit_test(test_max_logits),
         cmocka_unit_test(test_attention_past),
         cmocka_unit_test(test_embedding),
         cmocka_unit_test(test_head_loss),

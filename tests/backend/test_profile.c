@@ -97,6 +97,8 @@ static void costs_of_attention(void)
     tx_tensor cache = F32(20, 6, 2, 4);
     COSTS(attention_fwd, ATTENTION, 2 * 2 * (2 * 15 + 5 * 3) * head / 2, 4 * (2 * size + 2 * (8 + 5) * 8), .o = q,
           .q = q, .k = cache, .v = cache, .causal = true, .past = past);
+    COSTS(max_logits, ATTENTION, 2 * 2 * pairs, 4 * (size + k_size + 2 * 6), .max = F32(2, 3), .q = q, .k = k,
+          .causal = true);
     COSTS(cache_append, MEMORY, 0, 4 * 4 * k_size, .k_cache = cache, .v_cache = cache, .k = k, .v = k, .past = past);
     COSTS(attention_bwd, ATTENTION, 2 * 5 * 2 * pairs, 4 * (4 * size + 4 * k_size + stats), .dq = q, .dk = k, .dv = k,
           .do_ = q, .o = q, .lse = lse, .q = q, .k = k, .v = k, .causal = true);

@@ -143,6 +143,17 @@ static const struct broken {
     { "pretrain-gpt", GOOD "--optimizer adafactor --zero-stage 1 --offload-optimizer cpu",
       "--optimizer adafactor sums rows and columns of matrices where layers compute: not with --offload-optimizer or "
       "--offload-param; its state is small" },
+    { "pretrain-gpt", GOOD "--qk-clip-alpha 0.4", "--qk-clip-alpha needs --qk-clip" },
+    { "pretrain-gpt", GOOD "--qk-clip-threshold 90", "--qk-clip-threshold needs --qk-clip" },
+    { "pretrain-gpt", GOOD "--qk-clip --qk-clip-threshold 0", "--qk-clip-threshold 0 must be more than 0" },
+    { "pretrain-gpt", GOOD "--qk-clip --qk-clip-alpha 1", "--qk-clip-alpha 1 must be more than 0 and less than 1" },
+    { "pretrain-gpt", GOOD "--qk-clip --qk-clip-alpha 0", "--qk-clip-alpha 0 must be more than 0 and less than 1" },
+    { "pretrain-gpt", GOOD "--qk-clip --qk-layernorm",
+      "--qk-clip and --qk-layernorm: the norm undoes what clipping does to the weights, and keeps scores small by "
+      "itself; leave one out" },
+    { "pretrain-gpt", GOOD "--qk-clip --optimizer zerooneadam",
+      "--qk-clip and --optimizer zerooneadam: weights follow from what its ranks have moved, where nothing is scaled; "
+      "choose another optimizer, as muon or adam" },
     { "pretrain-gpt", GOOD "--optimizer muon --muon-coefficient-type cubic5 --muon-num-ns-steps 6",
       "--muon-coefficient-type cubic5 is of 5 steps, but --muon-num-ns-steps is 6" },
     { "pretrain-gpt", GOOD "--optimizer muon --save-format megatron --save none",

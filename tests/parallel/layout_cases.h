@@ -37,6 +37,7 @@ enum {
     MICRO,
     DTYPE,
     OPTIMIZER,
+    CLIP,
     STAGE, /* who keeps it */
     OFFLOAD,
     BUCKETS,
@@ -137,6 +138,10 @@ static const axis_choice optimizer_choices[] = {
     { "muon-parts", MUON "--muon-tp-mode distributed --muon-scale-mode unit_rms_norm --muon-no-split-qkv" },
 };
 
+/* Of queries and keys: a threshold that scores of these models are above in most iterations. */
+static const axis_choice clip_choices[] = { { "-", "" },
+                                            { "qk-clip", "--qk-clip --qk-clip-threshold 0.1 --qk-clip-alpha 0.3" } };
+
 /* Who keeps it: ZeRO's run alone has these flags. A path in them is a folder for files. */
 #define TO_CPU    "--offload-optimizer cpu"
 #define TO_FILES  "--offload-optimizer nvme --offload-optimizer-nvme-path @"
@@ -200,6 +205,7 @@ static const struct axis {
     [MICRO] = { micro_choices, LENGTH(micro_choices) },
     [DTYPE] = { dtype_choices, LENGTH(dtype_choices) },
     [OPTIMIZER] = { optimizer_choices, LENGTH(optimizer_choices) },
+    [CLIP] = { clip_choices, LENGTH(clip_choices) },
     [STAGE] = { stage_choices, LENGTH(stage_choices) },
     [OFFLOAD] = { offload_choices, LENGTH(offload_choices) },
     [BUCKETS] = { buckets_choices, LENGTH(buckets_choices) },
@@ -220,6 +226,14 @@ static inline sizes sizes_of(const layout_case *c)
 static inline bool has_signs(const layout_case *c)
 {
     return strstr(optimizer_choices[c->at[OPTIMIZER]].flags, "lion") != NULL;
+}
+
+/* Whether an update is as long where the gradient is nothing but rounding, as a bias of keys' is: that adds the same to
+ * all scores of a query, which a softmax does not see, but a largest score does. */
+static inline bool magnifies_rounding(int optimizer)
+{
+    const char *flags = optimizer_choices[optimizer].flags;
+    return strstr(flags, "lion") || strstr(flags, "adagrad");
 }
 
 /* Whether gradients are summed over near ranks first, and then over the rows of these. */
@@ -262,6 +276,8 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == STAGE && b == STAYS && k) return i >= 3;
     if (a == RATE && b == OPTIMIZER && k) return i != ONE_CYCLE || !strstr(optimizer_choices[k].flags, "--min-lr");
     if (a == OPTIMIZER && b == OFFLOAD && k) return strcmp(optimizer_choices[i].flags, ADAFACTOR) != 0;
+    if (a == OPTIMIZER && b == CLIP && k) return !magnifies_rounding(i);
+    if (a == MODEL && b == CLIP && k) return !strstr(axes[MODEL].choice[i].flags, "--qk-layernorm");
     if (a == MODEL && b == DTYPE && k) return !strstr(axes[MODEL].choice[i].flags, "--num-experts");
     return true;
 }
@@ -362,7 +378,7 @@ static inline int64_t vocab_of(const layout_case *c)
     return c->at[VOCAB] ? 509 : 512;
 }
 
-/* ---- in words: "2x2x2 sequence 1f1b - - dropout - even 509 gpt2 many fp32 adam stage0 - - -" ---- */
+/* ---- in words: "2x2x2 sequence 1f1b - - dropout - even 509 gpt2 many fp32 adam - stage0 - - -" ---- */
 
 static inline void words_of(char *text, size_t cap, const layout_case *c)
 {

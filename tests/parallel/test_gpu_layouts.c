@@ -29,6 +29,9 @@ static const char *const cases[] = {
     "2x1x1 one residual sequence",
     "2x1x2 one mixtral ep4-whole stage3",
     "1x2x2 one shared ep2 stage2 uniform",
+    "2x1x1 one qk-clip",
+    "1x1x2 one qk-clip stage2 cpu bf16-grads",
+    "1x2x2 one qk-clip stage3 params-cpu gqa",
 };
 enum { N_SHARED = 7, FEW = 4, STEPS = 3 };
 

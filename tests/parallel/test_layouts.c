@@ -130,10 +130,24 @@ static void whole_matrices(void **state)
     assert_true(most.weights < 1e-5);
 }
 
+/* Queries and keys that are scaled down after an update. */
+static void clipped_queries_and_keys(void **state)
+{
+    (void)state;
+    static const char *const words[] = { "1x1x3 qk-clip",
+                                         "2x2x2 qk-clip gqa sequence interleaved dropout",
+                                         "4x1x2 qk-clip llama uniform muon",
+                                         "1x2x2 qk-clip bert",
+                                         "2x1x2 qk-clip alibi",
+                                         "2x1x2 qk-clip mixtral ep2 lamb" };
+    bounds most = all_pass(words, LENGTH(words));
+    assert_true(most.weights < 3e-5);
+}
+
 /* All of the axes of layouts, none of ZeRO's. */
 static const int taken[N_AXES] = {
     [LAYOUT] = 99, [SEQUENCE] = 99, [SCHEDULE] = 99, [RECOMPUTE] = 99, [EXPERTS] = 99, [SUMS] = 99,      [DROPOUT] = 99,
-    [RAMP] = 99,   [RATE] = 99,     [LAYERS] = 99,   [VOCAB] = 99,     [MODEL] = 99,   [OPTIMIZER] = 99,
+    [RAMP] = 99,   [RATE] = 99,     [LAYERS] = 99,   [VOCAB] = 99,     [MODEL] = 99,   [OPTIMIZER] = 99, [CLIP] = 99,
 };
 
 static void layouts_equal_one_rank(void **state)
@@ -208,6 +222,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(layouts_equal_one_rank),
         cmocka_unit_test(gradients_of_two_bytes),
         cmocka_unit_test(whole_matrices),
+        cmocka_unit_test(clipped_queries_and_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,9 +116,9 @@ static bool passes(const layout_case *c, double *most)
 
 static const int first[N_AXES] = { [STAGE] = 1 };
 static const int taken[N_AXES] = {
-    [LAYOUT] = 99, [SEQUENCE] = 99, [SCHEDULE] = 99, [RECOMPUTE] = 99, [EXPERTS] = 99, [DROPOUT] = 99,
-    [RAMP] = 99,   [RATE] = 99,     [LAYERS] = 99,   [VOCAB] = 99,     [MODEL] = 99,   [MICRO] = 99,
-    [DTYPE] = 99,  [STAGE] = 99,    [BUCKETS] = 99,  [STAYS] = 99,     [OFFLOAD] = 99, [OPTIMIZER] = 99,
+    [LAYOUT] = 99,  [SEQUENCE] = 99, [SCHEDULE] = 99, [RECOMPUTE] = 99, [EXPERTS] = 99, [DROPOUT] = 99, [RAMP] = 99,
+    [RATE] = 99,    [LAYERS] = 99,   [VOCAB] = 99,    [MODEL] = 99,     [MICRO] = 99,   [DTYPE] = 99,   [STAGE] = 99,
+    [BUCKETS] = 99, [STAYS] = 99,    [OFFLOAD] = 99,  [OPTIMIZER] = 99, [CLIP] = 99,
 };
 
 static void every_stage_is_stage_0(void **state)

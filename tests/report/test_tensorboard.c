@@ -122,6 +122,7 @@ static const tx_step_record step = {
     .loss_scale = 1,
     .params_norm = -1,
     .num_zeros = -1,
+    .max_attention_logit = -1,
 };
 
 static tx_str events_of(const char *flags, int n, const tx_step_record *r)
@@ -170,6 +171,7 @@ static void tags_of_megatron_deepspeed(void **state)
     tx_step_record r[3] = { step, step, step };
     r[0].params_norm = 7;
     r[0].num_zeros = 3;
+    r[0].max_attention_logit = 12;
     r[1].kind = TX_RECORD_INTERVAL;
     r[1].elapsed_ms = 500;
     r[1].time_ms[TX_TIMER_OPTIMIZER] = 250;
@@ -193,6 +195,7 @@ static void tags_of_megatron_deepspeed(void **state)
         "\nbatch-size/batch-size vs tokens 640 4\n",
         "\nworld-size/world-size 10 1\n",
         "\nnum-zeros/num-zeros 10 3\n",
+        "\nmax_attention_logit 10 12\n",
         "\nparams-norm/params-norm 10 7\n",
         "\niteration-time/iteration-time vs samples 40 0.5\n",
         "\noptimizer-time 10 0.25\n",

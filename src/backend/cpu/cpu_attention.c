@@ -118,6 +118,62 @@ tx_status tx__cpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void 
     return TX_OK;
 }
 
+/* Some heads of all b of a thread's, and the maximum of each of them. */
+static int64_t max_parts_room(const tx_max_logits_args *a)
+{
+    int64_t d = a->k.dim[3];
+    return tx__attn_fwd_packed(a->k.dim[0], d) + tx__attn_fwd_work(d);
+}
+
+static int64_t n_heads_of(const tx_max_logits_args *a)
+{
+    return a->q.dim[1] * a->q.dim[2] * a->q.dim[3];
+}
+
+static int max_parts(const tx_ctx *c, const tx_max_logits_args *a)
+{
+    return tx__cpu_parts(c, n_heads_of(a), head_cost(a->q, a->k) / 2);
+}
+
+size_t tx__cpu_max_logits_scratch(const tx_ctx *c, const tx_max_logits_args *a)
+{
+    return (size_t)(max_parts(c, a) * max_parts_room(a) + tx__lanes(n_heads_of(a))) * sizeof(float);
+}
+
+tx_status tx__cpu_max_logits(tx_ctx *c, const tx_max_logits_args *a, void *scratch)
+{
+    TX_TRY(tx__cpu_need_float("max_logits", a->q));
+    TX_TRY(tx__check_n_keys("max_logits", a->n_keys, a->k));
+    const tx__cpu_kernels *k = tx__cpu_k(c);
+    const tx_attention_fwd_args as = { .o = a->q,
+                                       .q = a->q,
+                                       .k = a->k,
+                                       .v = a->k,
+                                       .scale = a->scale,
+                                       .causal = a->causal,
+                                       .first_key = a->first_key,
+                                       .n_keys = a->n_keys };
+    int64_t b = a->q.dim[1], heads = a->q.dim[3], n = n_heads_of(a), room_size = max_parts_room(a);
+    float *of_head = (float *)scratch + max_parts(c, a) * room_size, *max = a->max.data;
+    int parts = max_parts(c, a);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range range = tx__cpu_part(n, 1, parts, t);
+        float *packed = (float *)scratch + t * room_size;
+        for (int64_t i = range.lo; i < range.hi; i++) {
+            tx__attn head = fwd_head(&as, i / heads % b, i / heads / b, i % heads, NULL);
+            if (a->n_keys.data) head.sq = head.sk, head.q0 = 0;
+            if (i == range.lo || i % heads == 0) k->attn_pack_keys(&head, packed);
+            of_head[i] = k->attn_max(&head, packed, packed + tx__attn_fwd_packed(a->k.dim[0], head.d));
+        }
+    }
+    for (int64_t i = 0; i < n; i++) {
+        float *most = max + i / heads / b * heads + i % heads;
+        if (of_head[i] > *most) *most = of_head[i];
+    }
+    return TX_OK;
+}
+
 /* The s positions of head (i_b, g) in a cache. */
 static void append(tx_tensor y, tx_tensor x, tx_past past, int64_t i_b, int64_t g)
 {

@@ -107,3 +107,18 @@ TX_GPU_ROW tx_status tx__gpu_attention_bwd(tx_ctx *c, const tx_attention_bwd_arg
               in_packs(a->dk) && in_packs(a->dv);
     return flash_backward(c, &f, a->q.dtype);
 }
+
+TX_GPU_ROW tx_status tx__gpu_max_logits(tx_ctx *c, const tx_max_logits_args *a, void *scratch)
+{
+    (void)scratch;
+    TX_TRY(check("max_logits", a->q, a->k, a->scale));
+    if (!tx_numel(a->q)) return TX_OK;
+    tx_attention_fwd_args as = {};
+    as.q = a->q, as.k = a->k, as.v = a->k, as.scale = a->scale;
+    flash_call f = call_of(c, &as);
+    f.causal = a->causal;
+    f.first_key = (const int32_t *)a->first_key.data;
+    f.n_keys = (const int32_t *)a->n_keys.data;
+    f.packs = in_packs(a->q) && in_packs(a->k);
+    return flash_max_logits(c, &f, a->q.dtype, (float *)a->max.data);
+}

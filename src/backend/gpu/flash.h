@@ -5,6 +5,7 @@
  *      flash_bwd.cu     rows are keys, tiles queries (dk, dv), and the other way round (dq)
  *      flash_decode.cu  few queries after a past: rows are the queries of a group's heads, and keys are split over
  *                       warps and blocks
+ *      max_logits.cu    rows are queries, tiles are keys: scores alone
  *
  *  What a row's result is a sum of, and in which order, depends on the row alone: not on how long the padding is, on
  * the neighbours or on how many warps there are. Tiles begin at multiples of their size, and one that a row sees
@@ -50,6 +51,7 @@ typedef struct flash_call {
 tx_status flash_forward(const tx_ctx *c, const flash_call *f, tx_dtype t);
 tx_status flash_backward(const tx_ctx *c, const flash_call *f, tx_dtype t);
 tx_status flash_decode(const tx_ctx *c, const flash_call *f, tx_dtype t);
+tx_status flash_max_logits(const tx_ctx *c, const flash_call *f, tx_dtype t, float *max);
 int64_t flash_decode_splits(int64_t positions);
 
 /* Runs the rest with D as the width of heads that kernels are compiled for, the least that holds d. */

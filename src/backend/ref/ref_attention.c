@@ -99,6 +99,25 @@ tx_status tx__ref_cache_append(tx_ctx *c, const tx_cache_append_args *a, void *s
     return TX_OK;
 }
 
+tx_status tx__ref_max_logits(tx_ctx *c, const tx_max_logits_args *a, void *scratch)
+{
+    (void)c, (void)scratch;
+    int64_t s = a->q.dim[0], b = a->q.dim[1], groups = a->q.dim[2], heads = a->q.dim[3], d = a->q.dim[4];
+    float *max = a->max.data;
+    TX_TRY(tx__check_n_keys("max_logits", a->n_keys, a->k));
+    for (int64_t i_b = 0; i_b < b; i_b++)
+        for (int64_t i_n = 0; i_n < groups * heads; i_n++) {
+            int64_t g = i_n / heads, r = i_n % heads,
+                    real = tx__keys_of((tx_past){ .n = { 0 } }, a->n_keys, a->k, s, i_b);
+            for (int64_t i = 0; i < real; i++)
+                for (int64_t j = first_seen(a->first_key, i, i_b); j < (a->causal ? i + 1 : real); j++) {
+                    double score = a->scale * dot(a->q, q_row(a->q, i, i_b, g, r), a->k, k_row(a->k, j, i_b, g), d);
+                    max[i_n] = (float)fmax(max[i_n], score);
+                }
+        }
+    return TX_OK;
+}
+
 size_t tx__ref_attention_bwd_scratch(const tx_ctx *c, const tx_attention_bwd_args *a)
 {
     (void)c;

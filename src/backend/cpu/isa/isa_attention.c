@@ -474,11 +474,17 @@ static void mask_block(const tx__attn *a, const block *b, float *z)
 
 /* ---- forward ---- */
 
+void tx__k(attn_pack_keys)(const tx__attn *a, float *packed)
+{
+    float *way = packed + tx__lanes(a->sk) * tx__lanes(a->d);
+    pack_rows(a, way, a->k, (row_range){ 0, a->k_s, a->sk }, 1.0f);
+    transpose(a, packed, way);
+}
+
 void tx__k(attn_pack_fwd)(const tx__attn *a, float *packed)
 {
     float *v = packed + tx__lanes(a->sk) * tx__lanes(a->d);
-    pack_rows(a, v, a->k, (row_range){ 0, a->k_s, a->sk }, 1.0f); /* k, on its way */
-    transpose(a, packed, v);
+    tx__k(attn_pack_keys)(a, packed);
     pack_across(a, v, a->v, (row_range){ 0, a->v_s, a->sk });
 }
 
@@ -558,6 +564,31 @@ static void fwd_block(const tx__attn *a, const float *packed, float *work, int64
 void tx__k(attn_fwd)(const tx__attn *a, const float *packed, float *work)
 {
     for (int64_t i0 = 0; i0 < a->sq; i0 += BQ) fwd_block(a, packed, work, i0, min(BQ, a->sq - i0));
+}
+
+/* What rows of a block see begins where a vector may: what they do not see is MASKED. */
+static tx__vec block_max(const block *b, const float *p, tx__vec most)
+{
+    for (int64_t i = 0; i < b->rows; i++)
+        for (int64_t j = 0, n = tx__lanes(reach(b, i)); j < n; j += TX__VEC)
+            most = tx__at_least(most, *(const tx__vec *)(p + i * BK + j));
+    return most;
+}
+
+float tx__k(attn_max)(const tx__attn *a, const float *packed, float *work)
+{
+    float *q = work, *p = q + BQ * tx__lanes(a->d);
+    tx__vec most = { 0 };
+    for (int64_t i0 = 0; i0 < a->sq; i0 += BQ) {
+        int64_t rows = min(BQ, a->sq - i0), seen = n_seen(a, i0 + rows - 1);
+        pack_rows(a, q, a->q, (row_range){ i0 * a->q_s, a->q_s, rows }, a->scale);
+        for (int64_t first = first_block(a, i0, rows); first < seen; first += BK) {
+            const block b = block_of(a, i0, rows, first);
+            score_block(a, &b, p, q, packed);
+            most = block_max(&b, p, most);
+        }
+    }
+    return largest(most);
 }
 
 /* Few queries: reading k and v once in place costs less than packing them. */

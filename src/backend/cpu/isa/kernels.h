@@ -153,8 +153,10 @@ enum { TX__BLOCK_WORK = TX__BLOCK_K * (TX__BLOCK_M + 64) + TX__BLOCK_K * 64 + TX
 /* Attention works on blocks of queries × keys. Sizes of packed rows are rounded up to TX__LANES, the widest vector in
  * floats, so that no loop over them has a remainder; what is added is zero.
  *  fwd: attn_pack_fwd copies k and v of a head to `packed`, attn_fwd runs one query head against them. attn_fwd_few
- * does the same for a few queries in place, without packing (generation). bwd: attn_pack_bwd copies k and v and clears
- * dk, dv in `packed`; attn_bwd adds one query head to them and writes its dq; attn_unpack_bwd writes dk and dv out. */
+ * does the same for a few queries in place, without packing (generation). attn_pack_keys and attn_max, which gives the
+ * largest of scores that is above 0, or 0, read no v and need as much room. bwd: attn_pack_bwd copies k and v and
+ * clears dk, dv in `packed`; attn_bwd adds one query head to them and writes its dq; attn_unpack_bwd writes dk and dv
+ * out. */
 enum { TX__LANES = 16, TX__ATTN_Q = 64, TX__ATTN_K = 64, TX__PEAK_CHAINS = 16 };
 
 static inline int64_t tx__lanes(int64_t n)
