@@ -24,13 +24,15 @@ static tx_status run_case(layout_run *r, const reference **ref, const layout_cas
     return run_layout(r, both);
 }
 
-/* A weight that takes a step the other way is off by as much as a bias has become in ten of them. */
-#define OF_SIGNS 0.5
+/* A weight that takes a step the other way is off by as much as a bias has become in ten of them. The most seen is a
+ * loss 1.6e-5 off and a norm 2.6e-4, where the same layout with Adam is 6.7e-9 and 2.1e-7 off. */
+static const bounds of_signs = { 1e-4, 1e-3, 0.5 };
 
 static bounds bounds_of(const layout_case *c)
 {
     bounds b = bounds_of_sums(c->at[DTYPE], sums_rows(c));
-    if (has_signs(c)) b.weights = OF_SIGNS;
+    if (has_signs(c))
+        b = (bounds){ fmax(b.loss, of_signs.loss), fmax(b.norm, of_signs.norm), fmax(b.weights, of_signs.weights) };
     return b;
 }
 
