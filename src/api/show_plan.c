@@ -57,7 +57,10 @@ static double run_tokens(const tx_config *cfg)
 {
     double samples = cfg->given.train_samples ? (double)cfg->train_samples
                                               : (double)cfg->train_iters * (double)cfg->global_batch_size;
-    double tokens = samples * (double)cfg->seq_length, end = (double)cfg->train_tokens;
+    double iterations = samples / (double)cfg->global_batch_size;
+    double tokens =
+        cfg->curriculum_schedule ? tx_config_tokens(cfg, (int64_t)iterations) : samples * (double)cfg->seq_length;
+    double end = (double)cfg->train_tokens;
     return end > 0 && (end < tokens || tokens < 1) ? end : tokens;
 }
 
@@ -176,13 +179,31 @@ static void memory_line(void *user, const char *text)
     r->line(r->user, text);
 }
 
+/* Of a curriculum, in the run. */
+static int64_t longest(const tx_config *cfg)
+{
+    int64_t most = 0, last;
+    for (int64_t i = 1; !cfg->train_iters || i <= cfg->train_iters; i = last + 1) {
+        int64_t length = tx_config_sample_length(cfg, i, &last);
+        if (length > most) most = length;
+        if (last == INT64_MAX) break;
+    }
+    return most;
+}
+
 static tx_status show_model(tx__report *r, const plan_view *v)
 {
     const tx_config *cfg = v->cfg;
-    return tx__report_line(r, "model: %s%lld layers, hidden size %lld, %lld heads, MLP %lld, sequence length %lld",
+    int64_t last;
+    TX_TRY(tx__report_line(r, "model: %s%lld layers, hidden size %lld, %lld heads, MLP %lld, sequence length %lld",
                            tx_model_type_of(cfg)->prefix, (long long)cfg->num_layers, (long long)cfg->hidden_size,
                            (long long)cfg->num_attention_heads, (long long)cfg->ffn_hidden_size,
-                           (long long)cfg->seq_length);
+                           (long long)cfg->seq_length));
+    if (!cfg->curriculum_schedule) return TX_OK;
+    return tx__report_line(r,
+                           "curriculum: samples of %lld to %lld tokens; what follows is of an iteration at the full "
+                           "sequence length, and the run's tokens are those of its lengths",
+                           (long long)tx_config_sample_length(cfg, 1, &last), (long long)longest(cfg));
 }
 
 static tx_status show(tx__report *r, const plan_view *v)

@@ -58,7 +58,7 @@ static tx_status log_division(const tx_trainer *t)
     tx_volume_sizes sizes = { .zero = t->zero.stage,
                               .p = 1,
                               .r = tx_grid_size(t->grid, TX_AXIS_DATA) }; /* of a client's model */
-    if (!t->client->model) sizes = tx__plan_volume_sizes(t->model, t->cfg, t->grid, t->n_micro, &t->zero);
+    if (!t->client->model) sizes = tx__plan_volume_sizes(t->model, t->cfg, t->grid, t->n_micro, t->length, &t->zero);
     tx_status st = tx__show_zero(&r, &sizes);
     tx_str_free(&r.text);
     return st;

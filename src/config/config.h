@@ -16,6 +16,7 @@
 
 #include "base/str.h"
 #include "kinds/commands.h"
+#include "kinds/curricula.h"
 #include "kinds/formats.h"
 #include "kinds/models.h"
 #include "kinds/ns_coefficients.h"
@@ -153,6 +154,13 @@ int64_t tx_config_batch_size(const tx_config *cfg, int64_t consumed);
 /* How many iterations' data are skipped before iteration `iteration` is trained (--skip-train-iteration-range). *last
  * is set to the last iteration of the range that begins at `iteration`, or to 0. */
 int64_t tx_config_skipped_iterations(const tx_config *cfg, int64_t iteration, int64_t *last);
+
+/* How many tokens of each sample an iteration trains on, from 1: --seq-length, or what --curriculum-schedule has for
+ * it. *last is set to an iteration up to which it stays so; INT64_MAX: for ever. */
+int64_t tx_config_sample_length(const tx_config *cfg, int64_t iteration, int64_t *last);
+
+/* Tokens of the first so many iterations of --global-batch-size samples. */
+double tx_config_tokens(const tx_config *cfg, int64_t iterations);
 
 /* ---- parallel layout ---- */
 

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "config/deepspeed_optimizers.h"
+#include "config/deepspeed_values.h"
 #include "config/tuning.h"
 
 /* ---------------------------------------------------------------- the table */
@@ -29,7 +30,6 @@ typedef enum row_kind {
     OFF_ROW,
     TUNING_ROW
 } row_kind;
-typedef enum value_type { T_BOOL, T_NUMBER, T_STRING, T_LIST, T_OBJECT, T_ANY } value_type;
 
 typedef struct reading reading;
 
@@ -37,7 +37,7 @@ typedef struct key_row {
     row_kind kind;
     const char *path;
     const char *flag; /* OPTION, YIELDS, SCHEDULE */
-    value_type type;  /* CONVERT, UNUSED */
+    tx__ds_type type; /* CONVERT, UNUSED */
     tx_status (*convert)(reading *r, const json_t *value);
     const char *words; /* ONLY: values; SECTION, OFF: members */
     const char *text;
@@ -109,6 +109,9 @@ struct reading {
     bool fp16; /* by the file or a flag; else the other keys of that section say nothing */
     bool has_scale_power, has_scale_key, has_grad_dtype;
     tx__json_place fp16_at;
+    enum tx_curriculum_kind curriculum;  /* of curriculum_learning.schedule_type */
+    bool has_curriculum_type;            /* there is one, whichever it is */
+    bool grows;                          /* curriculum_learning is enabled; else its other keys say nothing */
     int64_t accumulation, data_parallel; /* 0: left out */
     tx__json_place accumulation_at, data_parallel_at;
     struct monitor {
@@ -144,61 +147,19 @@ static tx_status note(const reading *r, const char *fmt, ...)
 
 /* ---------------------------------------------------------------- types */
 
-/* As if the key were left out. */
-static bool is_auto(const json_t *value)
-{
-    return json_is_null(value) || (json_is_string(value) && !strcmp(json_string_value(value), "auto"));
-}
-
-static bool fits(const json_t *value, value_type type)
-{
-    switch (type) {
-    case T_BOOL:
-        return json_is_boolean(value);
-    case T_NUMBER:
-        return json_is_number(value);
-    case T_STRING:
-        return json_is_string(value);
-    case T_LIST:
-        return json_is_array(value);
-    case T_OBJECT:
-        return json_is_object(value);
-    default:
-        return true;
-    }
-}
-
-static bool checked(const reading *r, const json_t *value, value_type type)
+static bool checked(const reading *r, const json_t *value, tx__ds_type type)
 {
     static const char *const takes[] = { "true or false", "a number", "a string", "a list", "an object { ... }", "" };
-    const char *is = json_is_boolean(value)  ? "a boolean"
-                     : json_is_number(value) ? "a number"
-                     : json_is_string(value) ? "a string"
-                     : json_is_array(value)  ? "a list"
-                                             : "an object";
     char text[48];
-    if (fits(value, type)) return true;
-    wrong(r, "%.100s is %s, %s; it takes %s", r->key, tx_json_shown(text, value), is, takes[type]);
+    if (tx__ds_fits(value, type)) return true;
+    wrong(r, "%.100s is %s, %s; it takes %s", r->key, tx_json_shown(text, value), tx__ds_is(value), takes[type]);
     return false;
 }
 
-static value_type type_of_option(const tx_option *o)
+static tx__ds_type type_of_option(const tx_option *o)
 {
     if (o->kind == TX_OPTION_FLAG || o->kind == TX_OPTION_FLAG_OFF) return T_BOOL;
     return o->kind == TX_OPTION_I64 || o->kind == TX_OPTION_F64 ? T_NUMBER : T_STRING;
-}
-
-/* A number's or string's text for an option's parser. 2e8 is whole there, too. */
-static const char *value_text(char buf[40], const json_t *value)
-{
-    if (json_is_string(value)) return json_string_value(value);
-    if (json_is_integer(value))
-        snprintf(buf, 40, "%lld", (long long)json_integer_value(value));
-    else if (json_is_real(value))
-        snprintf(buf, 40, "%.17g", json_real_value(value));
-    else
-        snprintf(buf, 40, "%s", json_is_true(value) ? "true" : json_is_false(value) ? "false" : "");
-    return buf;
 }
 
 /* A whole number of at least 1; 0 and a violation if it is none. */
@@ -206,7 +167,7 @@ static int64_t counted(const reading *r, const json_t *value)
 {
     char buf[40];
     int64_t n;
-    if (tx__integer_parse(value_text(buf, value), &n) && n >= 1 && n <= 1000000000) return n;
+    if (tx__integer_parse(tx__ds_text(buf, value), &n) && n >= 1 && n <= 1000000000) return n;
     wrong(r, "%s is %s; it takes a whole number from 1 to 1e9", r->key, buf);
     return 0;
 }
@@ -290,21 +251,26 @@ out:
     return st;
 }
 
+/* Texts for the option's parser, and what messages call them. */
+static tx_status put_texts(reading *r, const tx_option *o, int n, const char *const *text, const char *shown,
+                           bool yields)
+{
+    tx_status st = tx__option_set(r->scratch, o, n, text);
+    if (!st) return settle(r, o, shown, yields);
+    if (st != TX_ERR_ARG) return st;
+    *tx__given(r->bad, o) = *tx__given(&r->cfg->given, o) = true;
+    wrong(r, "%s: %s", r->key, tx_last_error());
+    return TX_OK;
+}
+
 /* Text for the option's parser; for a switch "true" or "false". */
 static tx_status put(reading *r, const char *flag, const char *text, bool yields)
 {
     const tx_option *o = option_of(r, flag);
     if (*tx__given(r->bad, o)) return TX_OK; /* the flag could not be read, and that is said already */
-    if (is_switch(o)) {
-        *(bool *)tx__member(r->scratch, o) = !strcmp(text, "true");
-        return settle(r, o, text, yields);
-    }
-    tx_status st = tx__option_set(r->scratch, o, 1, &text);
-    if (!st) return settle(r, o, text, yields);
-    if (st != TX_ERR_ARG) return st;
-    *tx__given(r->bad, o) = *tx__given(&r->cfg->given, o) = true;
-    wrong(r, "%s: %s", r->key, tx_last_error());
-    return TX_OK;
+    if (!is_switch(o)) return put_texts(r, o, 1, &text, text, yields);
+    *(bool *)tx__member(r->scratch, o) = !strcmp(text, "true");
+    return settle(r, o, text, yields);
 }
 
 /* ---------------------------------------------------------------- keys that need more than their value's text */
@@ -365,20 +331,20 @@ static tx_status convert_betas(reading *r, const json_t *value)
         return TX_OK;
     }
     const bool lion = params_of(r) == TX_OPTIMIZER_LION;
-    TX_TRY(put(r, lion ? "lion-beta1" : "adam-beta1", value_text(buf, one), true));
-    return put(r, lion ? "lion-beta2" : "adam-beta2", value_text(buf, two), true);
+    TX_TRY(put(r, lion ? "lion-beta1" : "adam-beta1", tx__ds_text(buf, one), true));
+    return put(r, lion ? "lion-beta2" : "adam-beta2", tx__ds_text(buf, two), true);
 }
 
 static tx_status convert_momentum(reading *r, const json_t *value)
 {
     char buf[40];
-    return put(r, params_of(r) == TX_OPTIMIZER_MUON ? "muon-momentum" : "sgd-momentum", value_text(buf, value), true);
+    return put(r, params_of(r) == TX_OPTIMIZER_MUON ? "muon-momentum" : "sgd-momentum", tx__ds_text(buf, value), true);
 }
 
 static tx_status convert_eps(reading *r, const json_t *value)
 {
     char buf[40];
-    return put(r, params_of(r) == TX_OPTIMIZER_ADAGRAD ? "adagrad-eps" : "adam-eps", value_text(buf, value), true);
+    return put(r, params_of(r) == TX_OPTIMIZER_ADAGRAD ? "adagrad-eps" : "adam-eps", tx__ds_text(buf, value), true);
 }
 
 static tx_status convert_adam_w_mode(reading *r, const json_t *value)
@@ -417,7 +383,7 @@ static tx_status convert_loss_scale(reading *r, const json_t *value)
 {
     char buf[40];
     const tx_option *o = option_of(r, "loss-scale");
-    if (json_number_value(value) != 0) return put(r, "loss-scale", value_text(buf, value), false);
+    if (json_number_value(value) != 0) return put(r, "loss-scale", tx__ds_text(buf, value), false);
     if (tx__is_given(r->cfg, o) && !*tx__given(r->bad, o)) return differs_from_flag(r, o, "0, dynamic", false);
     return TX_OK;
 }
@@ -427,7 +393,7 @@ static tx_status convert_scale_power(reading *r, const json_t *value)
     char buf[40];
     double power = json_number_value(value);
     if (power != floor(power) || fabs(power) > 126) {
-        wrong(r, "%s is %s; it takes a whole number up to 126", r->key, value_text(buf, value));
+        wrong(r, "%s is %s; it takes a whole number up to 126", r->key, tx__ds_text(buf, value));
         return TX_OK;
     }
     r->has_scale_power = true;
@@ -496,7 +462,7 @@ static tx_status convert_max_grad_norm(reading *r, const json_t *value)
 {
     char buf[40];
     TX_TRY(note(r, "%s: gradient_clipping, as it is called today", r->key));
-    return put(r, "clip-grad", value_text(buf, value), false);
+    return put(r, "clip-grad", tx__ds_text(buf, value), false);
 }
 
 /* 0 is DeepSpeed's word for a module whose matrices are not split by it. */
@@ -504,7 +470,7 @@ static tx_status convert_autotp(reading *r, const json_t *value)
 {
     char buf[40];
     if (json_number_value(value) == 0) return TX_OK;
-    return put(r, "tensor-model-parallel-size", value_text(buf, value), false);
+    return put(r, "tensor-model-parallel-size", tx__ds_text(buf, value), false);
 }
 
 static tx_status convert_breakdown(reading *r, const json_t *value)
@@ -534,6 +500,29 @@ static tx_status convert_monitor_path(reading *r, const json_t *value)
 static tx_status convert_monitor_job(reading *r, const json_t *value)
 {
     monitor_of(r)->job = json_string_value(value);
+    return TX_OK;
+}
+
+static tx_status convert_curriculum(reading *r, const json_t *value)
+{
+    if (!json_is_true(value) || r->has_curriculum_type || r->cfg->given.curriculum_schedule) return TX_OK;
+    *tx__given(r->bad, option_of(r, "curriculum-schedule")) = true; /* its parameters are no other's */
+    wrong(r,
+          "curriculum_learning is enabled and has no schedule_type: give fixed_linear, fixed_root or fixed_discrete");
+    return TX_OK;
+}
+
+static tx_status convert_curriculum_list(reading *r, const json_t *value)
+{
+    enum { MOST = 1000 };
+    bool lengths = !strcmp(below(r->key, "curriculum_learning"), "schedule_config.difficulty");
+    const tx_option *o = option_of(r, lengths ? "curriculum-difficulty" : "curriculum-max-step");
+    const char *text[MOST];
+    char buf[MOST][40], shown[48];
+    size_t n = json_array_size(value);
+    for (size_t i = 0; i < n && i < MOST; i++) text[i] = tx__ds_text(buf[i], json_array_get(value, i));
+    if (n && n <= MOST) return put_texts(r, o, (int)n, text, tx_json_shown(shown, value), false);
+    wrong(r, "%s has %zu numbers; it takes 1 to %d", r->key, n, MOST);
     return TX_OK;
 }
 
@@ -599,7 +588,7 @@ static tx_status read_member(reading *r, const key_row *section, const char *pat
 {
     const char *name = below(path, section->path);
     if (strcmp(section->words, "*") != 0 && !tx__word_in(section->words, name)) return unknown(r, path);
-    if (strcmp(name, "enabled") != 0 || is_auto(value)) return TX_OK;
+    if (strcmp(name, "enabled") != 0 || tx__ds_is_auto(value)) return TX_OK;
     r->key = path;
     if (checked(r, value, T_BOOL) && json_is_true(value) && section->kind == OFF_ROW)
         wrong(r, "%s is not built: %s; give \"enabled\": false, or leave it out", section->path, section->text);
@@ -609,7 +598,7 @@ static tx_status read_member(reading *r, const key_row *section, const char *pat
 static bool has_word(const char *words, const json_t *value)
 {
     char buf[40];
-    return tx__word_in(words, value_text(buf, value));
+    return tx__word_in(words, tx__ds_text(buf, value));
 }
 
 /* Scripts of 2020 gave their loader --batch-size, whatever the file said. */
@@ -629,8 +618,8 @@ static tx_status read_option(reading *r, const key_row *row, const json_t *value
     if (scales && !r->fp16) return TX_OK;
     if (strstr(row->flag, "-batch-size") && loads_batches(r))
         return note(r, "%s %s: --batch-size is given and counts, as it did for the samples that scripts of 2020 loaded",
-                    row->path, value_text(buf, value));
-    return put(r, row->flag, value_text(buf, value), row->kind == YIELDS_ROW);
+                    row->path, tx__ds_text(buf, value));
+    return put(r, row->flag, tx__ds_text(buf, value), row->kind == YIELDS_ROW);
 }
 
 /* Megatron's own scheduler, which it gives to DeepSpeed, comes before the file's, unless that is asked for. */
@@ -642,10 +631,25 @@ static tx_status read_schedule(reading *r, const key_row *row, const json_t *val
                    "--lr, --lr-warmup-iters, --lr-decay-style and their kin; --deepspeed-scheduler asks for it");
 }
 
+/* Of a curriculum that is not enabled; or a parameter of another schedule, which DeepSpeed does not read either. */
+static tx_status read_curriculum(reading *r, const key_row *row, bool *done)
+{
+    const char *key = below(row->path, "curriculum_learning"),
+               *param = below(row->path, "curriculum_learning.schedule_config");
+    *done = key && !r->grows && strcmp(key, "enabled") != 0;
+    if (*done || !param || !r->curriculum || tx__word_in(tx__curriculum_takes(r->curriculum), param)) return TX_OK;
+    *done = true;
+    return note(r, "%s: accepted, without effect here: it is none of %s's", row->path,
+                tx_curriculum_kind_word(r->curriculum));
+}
+
 static tx_status read_key(reading *r, const key_row *row, const json_t *value)
 {
     char text[48], takes[160];
     tx_tuning unused; /* a run takes no notice of it */
+    bool done;
+    TX_TRY(read_curriculum(r, row, &done));
+    if (done) return TX_OK;
     switch (row->kind) {
     case OPTION_ROW:
     case YIELDS_ROW:
@@ -686,7 +690,7 @@ static tx_status read_any(void *user, const char *path, const char *name, tx__js
     if (!row && r->foreign_optimizer && param) return TX_OK;
     if (!row && !way) return unknown(r, path);
     r->key = row ? row->path : path;
-    if (is_auto(value)) return TX_OK;
+    if (tx__ds_is_auto(value)) return TX_OK;
     if (row && param && !is_param(r, param)) return TX_OK;
     if (row && param && optimizer_yields(r) && tx__word_in(r->optimizer->params, param))
         return note(r, "%s: --optimizer %s is given and counts, which is not of this type", row->path,
@@ -833,6 +837,11 @@ static tx_status read_file(reading *r, const tx_str *text, const json_t *root)
     r->optimizer = type ? tx__ds_optimizer_of(type) : NULL;
     r->foreign_optimizer = type && !r->optimizer;
     r->adam_w = type && !strcasecmp(type, "AdamW");
+    const json_t *grows = json_object_get(root, "curriculum_learning");
+    const char *schedule = json_string_value(json_object_get(grows, "schedule_type"));
+    r->grows = json_is_true(json_object_get(grows, "enabled"));
+    r->has_curriculum_type = schedule;
+    r->curriculum = schedule ? tx_curriculum_kind_of(schedule) : (enum tx_curriculum_kind)0;
     TX_TRY(tx__relaxed_json_walk(text, root, read_any, r));
     TX_TRY(settle_loss_scale(r));
     TX_TRY(settle_grad_dtype(r));

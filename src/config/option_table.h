@@ -201,6 +201,11 @@ void tx__arguments_check(const tx_argument *own, const tx_command *cmd, tx_viola
 /* "START-END", 1 <= START <= END. */
 bool tx__skip_range_parse(const char *text, int64_t *first, int64_t *last);
 
+/* Of --curriculum-difficulty and --curriculum-max-step; 0: it is no whole number from 1 to 1e9. The parameters of
+ * schedule_config that a schedule takes, as words with | between them. */
+int64_t tx__curriculum_item(const tx_list *l, int i);
+const char *tx__curriculum_takes(enum tx_curriculum_kind kind);
+
 /* ---- DeepSpeed's equation of three batch sizes: deepspeed_batch.c ---- */
 
 /* train = micro x accumulation x ranks; 0: not known. */

@@ -223,7 +223,10 @@ static tx_status put_step(tx_tensorboard *tb, const tx_step_record *r)
     if (r->num_zeros >= 0) TX_TRY(put_series(tb, r, "num-zeros", "num-zeros", r->num_zeros));
     if (r->max_attention_logit >= 0)
         TX_TRY(put_scalar(tb, "max_attention_logit", r->iteration, r->max_attention_logit));
-    return r->params_norm >= 0 ? put_series(tb, r, "params-norm", "params-norm", r->params_norm) : TX_OK;
+    if (r->params_norm >= 0) TX_TRY(put_series(tb, r, "params-norm", "params-norm", r->params_norm));
+    if (!r->curriculum_length) return TX_OK;
+    TX_TRY(put_series(tb, r, "seqlen", "actual_seq_length", (double)r->seq_length));
+    return put_series(tb, r, "seqlen", "curriculum_seqlen", (double)r->curriculum_length);
 }
 
 static tx_status put_interval(tx_tensorboard *tb, const tx_step_record *r)

@@ -17,7 +17,7 @@
 
 static tx_status write_loss(tx_trainer *t, const char *path, double grad_norm)
 {
-    int64_t batch = t->n_micro * t->b, row = tx_trainer_row_len(t);
+    int64_t batch = t->n_micro * t->b, row = t->model->type->samples->row_len(t->length);
     const tx_st_spec spec[] = {
         { .name = "loss", .dtype = TX_ST_F64 },
         { .name = "grad_norm", .dtype = TX_ST_F64 },

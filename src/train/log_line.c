@@ -42,6 +42,7 @@ static void megatron(char line[1024], const tx_step_record *r)
 {
     add(line, " loss scale: %.1f |", r->loss_scale);
     add_norms(line, r);
+    if (r->curriculum_length) add(line, " curriculum seqlen: %5lld |", (long long)r->curriculum_length);
     add(line, " number of skipped iterations: %3lld | number of nan iterations: %3lld |", (long long)r->skipped,
         (long long)r->nan);
     add(line, " samples per second: %.3f | tokens per second: %.1f | TFLOPs: %.3f |", r->samples_per_second,
@@ -53,6 +54,7 @@ static void megatron_deepspeed(char line[1024], const tx_config *cfg, const tx_s
 {
     if (tx_loss_scaler_from_config(cfg).kind != TX_SCALE_NONE) add(line, " loss scale: %.1f |", r->loss_scale);
     add_norms(line, r);
+    if (r->curriculum_length) add(line, " curriculum seqlen: %5lld |", (long long)r->curriculum_length);
     add(line, " actual seqlen: %5lld |", (long long)r->seq_length);
     add(line, " number of skipped iterations: %3lld | number of nan iterations: %3lld |", (long long)r->skipped,
         (long long)r->nan);

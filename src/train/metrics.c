@@ -60,6 +60,7 @@ void tx_metrics_start(tx_metrics *m, const tx_trainer *t)
     start_interval(m, t);
     m->run_start = m->last_progress = m->interval_start;
     m->first_iteration = t->iteration;
+    m->first_tokens = t->consumed_train_tokens;
 }
 
 void tx_metrics_pause(tx_metrics *m, double since)
@@ -110,9 +111,10 @@ static tx_step_record stand(const tx_trainer *t, tx_record_kind kind, const doub
         .iteration = t->iteration,
         .train_iters = t->cfg->train_iters,
         .consumed_samples = t->consumed_train_samples,
-        .consumed_tokens = t->consumed_train_samples * t->s,
+        .consumed_tokens = t->consumed_train_tokens,
         .global_batch_size = tx_trainer_batch_size(t),
-        .seq_length = t->s,
+        .seq_length = t->length,
+        .curriculum_length = t->cfg->curriculum_schedule ? t->length : 0,
         .lr = t->lr,
         .decoupled_lr = t->decoupled_lr,
         .weight_decay = t->weight_decay,
@@ -143,9 +145,10 @@ static tx_step_record interval(const tx_metrics *m, const tx_step_record *last, 
     r.elapsed_ms = 1e3 * seconds;
     r.samples_per_second = (double)r.global_batch_size / seconds;
     r.tokens_per_second = (double)(r.global_batch_size * r.seq_length) / seconds;
-    double told = tx_flops_told(t->cfg, t->model, r.global_batch_size), rate = 1e-12 / seconds / t->grid->size;
-    double model = tx_model_flops(t->model, t->s, r.global_batch_size);
-    double again = tx_model_flops_again(t->model, t->s, r.global_batch_size);
+    double told = tx_flops_told(t->cfg, t->model, t->length, r.global_batch_size),
+           rate = 1e-12 / seconds / t->grid->size;
+    double model = tx_model_flops(t->model, t->length, r.global_batch_size);
+    double again = tx_model_flops_again(t->model, t->length, r.global_batch_size);
     r.tflops = told * rate;
     r.hardware_tflops = again > 0 && told == model ? (model + again) * rate : NAN;
     r.peak_share = m->peak_flops > 0 ? r.tflops * 1e12 / m->peak_flops : NAN;
@@ -166,7 +169,8 @@ static void progress_line(tx_metrics *m, const tx_trainer *t)
     tx_log(TX_LOG_PROGRESS, "iteration %lld/%lld (%.0f %%) | lm loss %.4f | %.0f tokens/s | %s left",
            (long long)t->iteration, (long long)t->cfg->train_iters,
            100.0 * (double)t->iteration / (double)t->cfg->train_iters, t->losses[0],
-           (double)(tx_trainer_batch_size(t) * t->s) / per_step, tx_duration_text(time, per_step * (double)left));
+           (double)(t->consumed_train_tokens - m->first_tokens) / (now - m->run_start),
+           tx_duration_text(time, per_step * (double)left));
 }
 
 /* The arenas' own high water against their plan, and what the system counts for the whole process. */

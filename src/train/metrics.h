@@ -16,9 +16,9 @@ typedef struct tx_metrics { /* zeroed, then watched, then started */
     int n_watchers;
     double interval_start; /* clock of the last log line */
     double run_start;
-    bool closing;      /* training is over: evaluations are the final ones */
-    double peak_flops; /* of this rank's device; 0: unknown */
-    int64_t first_iteration;
+    bool closing;                          /* training is over: evaluations are the final ones */
+    double peak_flops;                     /* of this rank's device; 0: unknown */
+    int64_t first_iteration, first_tokens; /* before it */
     /* Times of this process since its last log line. The sums of losses and the counts of that line belong to the
      * trainer (tx_interval): after a resume they include iterations before this process, so do not divide these times
      * by those counts. */

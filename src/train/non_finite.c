@@ -56,7 +56,7 @@ static bool add_parameter(tx_non_finite *f, const tx_ctx *c, const tx_params *ps
 /* Where in a tensor of s*b rows, or of [s, b, ...]; of other ones the plain index. */
 static void add_index(tx_non_finite *f, const tx_trainer *t, const tx_watch *w)
 {
-    int64_t s = t->s, b = t->b, n_rows = w->where.n_rows ? w->where.n_rows : s * b, row, element = 0;
+    int64_t s = t->stage.s, b = t->b, n_rows = w->where.n_rows ? w->where.n_rows : s * b, row, element = 0;
     const int64_t *dim = w->tensor.dim, *at = w->index;
     int used, n = w->tensor.n_dims;
     if (n >= 3 && dim[0] == s && dim[1] == b) {

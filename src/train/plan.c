@@ -179,6 +179,28 @@ static tx_status score(const tx_dry_step *d, int64_t n_micro)
     return tx_stage_end(d->stage);
 }
 
+/* What steps of a curriculum's other lengths take; what they move is not counted. Two micro-batches of each chunk, as
+ * the second adds to gradients that the first writes. */
+static tx_status step_other_lengths(const tx_dry_step *d, int64_t n_micro)
+{
+    const tx_config *cfg = d->cfg;
+    const tx_grid *g = tx_grid_of(d->c);
+    int64_t round = d->m->n_chunks > 1 ? tx_grid_size(g, TX_AXIS_PIPELINE) : 1, before = cfg->seq_length, last;
+    int64_t end = cfg->train_iters ? cfg->train_iters : INT64_MAX - 1;
+    moved done;
+    read_moved(&done, g);
+    for (int64_t i = 1; i <= end; i = last == INT64_MAX ? last : last + 1) {
+        int64_t length = tx_config_sample_length(cfg, i, &last);
+        if (length == before) continue;
+        before = length;
+        tx_stage_set_length(d->stage, length);
+        TX_TRY(iteration(d->c, d->stage, d->zero, n_micro < 2 * round ? n_micro : 2 * round));
+    }
+    tx_stage_set_length(d->stage, cfg->seq_length);
+    extend(g, &done, &done, 0);
+    return TX_OK;
+}
+
 tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, const tx_dry_step *d)
 {
     tx_ctx *c = d->c;
@@ -195,7 +217,8 @@ tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, const tx_dry_ste
     TX_TRY(score(d, n_micro));
     forget_moved(g);
     if (d->train) TX_TRY(train(c, d->m, stage, zero, n_micro));
-    if (sizes) *sizes = tx__plan_volume_sizes(d->m, cfg, g, n_micro, zero);
+    if (d->train && d->every_length) TX_TRY(step_other_lengths(d, n_micro));
+    if (sizes) *sizes = tx__plan_volume_sizes(d->m, cfg, g, n_micro, cfg->seq_length, zero);
     size_t peak, host;
     tx_stage_stacks(stage, &peak);
     tx_stage_host_stacks(stage, &host);
@@ -351,9 +374,9 @@ static void count_routed(tx_volume_sizes *s, const tx_model *m, const tx_config 
 }
 
 tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, const tx_grid *g, int64_t n_micro,
-                                      const tx_zero *z)
+                                      int64_t s, const tx_zero *z)
 {
-    int64_t s = cfg->seq_length, b = cfg->micro_batch_size, n_layers = 0, n_again = 0, n_gathered = 0;
+    int64_t b = cfg->micro_batch_size, n_layers = 0, n_again = 0, n_gathered = 0;
     int64_t norm = cfg->normalization == TX_NORMALIZATION_RMSNORM ? m->hidden : 2 * m->hidden;
     const tx_recompute *r = &m->recompute;
     tx_batch batch = { .chunk = 0 };
@@ -548,10 +571,10 @@ static tx_status count_params(tx_run_plan *p, const tx_config *cfg, int64_t voca
     return TX_OK;
 }
 
-double tx_flops_told(const tx_config *cfg, const tx_model *m, int64_t b)
+double tx_flops_told(const tx_config *cfg, const tx_model *m, int64_t s, int64_t b)
 {
     bool exact = cfg->flops_formula == TX_FLOPS_EXACT;
-    return exact ? tx_model_flops(m, cfg->seq_length, b) : tx_model_flops_2021(m, cfg->seq_length, b);
+    return exact ? tx_model_flops(m, s, b) : tx_model_flops_2021(m, s, b);
 }
 
 static void read_model(tx_run_plan *p, const tx_model *m, const tx_config *cfg)
@@ -562,7 +585,7 @@ static void read_model(tx_run_plan *p, const tx_model *m, const tx_config *cfg)
     p->flops = tx_model_flops(m, s, batch);
     p->flops_layers = p->flops - 6 * (double)s * (double)batch * m->head_products;
     p->flops_again = tx_model_flops_again(m, s, batch);
-    p->flops_told = tx_flops_told(cfg, m, batch);
+    p->flops_told = tx_flops_told(cfg, m, s, batch);
     p->flops_2021 = tx_model_flops_2021(m, s, batch);
     p->first_layer = m->chunk[0].first;
     for (int k = 0; k < m->n_chunks; k++) p->n_layers += m->chunk[k].end - m->chunk[k].first;
@@ -600,9 +623,14 @@ static tx_status plan_stage(tx_run_plan *out, tx_trace *t, const tx_config *cfg,
     tx_status st;
     TX_GOTO(tx_grid_plan(&grid, tx_layout_rank(&layout, first), &layout));
     TX_GOTO(tx__plan_open(&c, &m, cfg, vocab_size, &grid, &tx_no_client));
-    const tx_dry_step step = {
-        .c = &c, .m = m, .cfg = cfg, .client = &tx_no_client, .train = true, .stage = &run, .zero = &zero
-    };
+    const tx_dry_step step = { .c = &c,
+                               .m = m,
+                               .cfg = cfg,
+                               .client = &tx_no_client,
+                               .train = true,
+                               .every_length = counts && !t, /* not of the many plans of a search */
+                               .stage = &run,
+                               .zero = &zero };
     TX_GOTO(tx__plan_step(&p.memory, &p.sizes, &step));
     if (counts) TX_GOTO(count_params(&p, cfg, vocab_size, m->vocab_padded - m->n_valid));
     tx_volume_read(&p.volume, &grid);

@@ -83,8 +83,9 @@ typedef struct tx_run_plan {
     double flops_2021;   /* as --flops-formula megatron-2021 counts */
 } tx_run_plan;
 
-/* FLOPs of an iteration of b samples by --flops-formula: what the log's TFLOPs, the metrics file and a plan show. */
-double tx_flops_told(const tx_config *cfg, const tx_model *m, int64_t b);
+/* FLOPs of an iteration of b samples of s tokens by --flops-formula: what the log's TFLOPs, the metrics file and a plan
+ * show. */
+double tx_flops_told(const tx_config *cfg, const tx_model *m, int64_t s, int64_t b);
 
 /* What a training run of a complete config needs on the ranks of a pipeline stage. It plans the stage's first rank on
  * the other axes, which needs the most. Allocates the tables of the model, but no numbers; the ranks need not exist.
@@ -120,7 +121,8 @@ typedef struct tx_dry_step {
     tx_model *m;
     const tx_config *cfg;
     const tx_client *client;
-    bool train; /* forward, backward and update after the evaluation */
+    bool train;        /* forward, backward and update after the evaluation */
+    bool every_length; /* with a curriculum steps of all its lengths, since a shorter one may take more workspace */
     tx_stage *stage;
     tx_zero *zero;
 } tx_dry_step;
@@ -138,9 +140,9 @@ int64_t tx__plan_copy_numel(const tx_zero *z);
 
 tx_memory tx__plan_memory(const tx_zero *z, size_t activations, size_t workspace);
 
-/* The sizes for the formulas, for a rank with n_micro micro-batches per iteration. */
+/* The sizes for the formulas, for a rank with n_micro micro-batches of samples of s tokens per iteration. */
 tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, const tx_grid *g, int64_t n_micro,
-                                      const tx_zero *z);
+                                      int64_t s, const tx_zero *z);
 
 tx_zero_formula tx__plan_formula(const tx_zero *z);
 

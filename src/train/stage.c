@@ -175,6 +175,41 @@ tx_status tx_stage_open(tx_stage *st, tx_ctx *c, tx_model *m, const tx_config *c
     return tx_model_hold(m, n);
 }
 
+/* The shape is another, the memory stays. */
+static void reshape(tx_tensor *x, tx_tensor shape)
+{
+    void *data = x->data;
+    if (!data) return;
+    *x = shape;
+    x->data = data;
+}
+
+static void reshape_batch(tx_stage *st, tx_batch *batch)
+{
+    tx_batch shape;
+    tx_tensor *now[TX_BATCH_BUFFERS], *want[TX_BATCH_BUFFERS];
+    shape_batch(st, &shape);
+    tx_batch_buffers(batch, now);
+    tx_batch_buffers(&shape, want);
+    for (int i = 0; i < TX_BATCH_BUFFERS; i++) reshape(now[i], *want[i]);
+    batch->n_labels = shape.n_labels;
+}
+
+void tx_stage_set_length(tx_stage *st, int64_t s)
+{
+    if (s == st->s) return;
+    TX_ASSERT(s > 0 && s <= st->cfg->seq_length);
+    st->s = s;
+    for (int i = 0; i < st->n_slots; i++) reshape_batch(st, &st->slot[i].batch);
+    for (int i = 0; i < TX_N_HOST_BATCHES; i++) reshape_batch(st, &st->host[i].batch);
+    shape_messages(st);
+    for (int k = 0; k < TX_N_OUTGOING; k++) {
+        reshape(&st->out[0].copy[k], st->to_next);
+        reshape(&st->out[1].copy[k], st->from_previous);
+    }
+    reshape(&st->incoming, st->from_previous);
+}
+
 /* The most that a slot needs. Which chunk comes into which slot depends on the number of micro-batches, so all are as
  * large. */
 static size_t slot_bytes(const tx_stage *st)

@@ -87,6 +87,10 @@ typedef struct tx_stage {
  * micro-batches; without `train` for evaluation only. TX_ERR_NOMEM. */
 tx_status tx_stage_open(tx_stage *st, tx_ctx *c, tx_model *m, const tx_config *cfg, int64_t n_micro, bool train);
 
+/* From now on samples have s positions, at most --seq-length, for which buffers are made; with fewer positions a part
+ * of them is used. Between iterations, or between a micro-batch's backward and the next forward. */
+void tx_stage_set_length(tx_stage *st, int64_t s);
+
 /* Ends the dry run: allocates the context's memory, all stacks and the batches' buffers. */
 tx_status tx_stage_take(tx_stage *st);
 void tx_stage_close(tx_stage *st); /* a zeroed one is fine */

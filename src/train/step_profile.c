@@ -238,7 +238,7 @@ static tx_status show_most(account *a, const verdict *all, const tx_grid *g, int
 static tx_status show_volume(const tx_step_profile *p, const tx_trainer *t, int64_t iteration)
 {
     const tx_grid *g = t->grid;
-    account a = { p->volume, tx__plan_volume_sizes(t->model, t->cfg, g, t->n_micro, &t->zero) };
+    account a = { p->volume, tx__plan_volume_sizes(t->model, t->cfg, g, t->n_micro, t->length, &t->zero) };
     a.sizes.skips = t->last_step != TX_STEP_TAKEN;
     verdict mine = judge(&a), *all;
     TX_TRY(tx_alloc(&all, (size_t)g->size, sizeof *all, "the ranks' messages"));

@@ -58,6 +58,8 @@ typedef struct tx_trainer {
     tx_ds_schedule ds_schedule; /* where there is one, `schedule` is that of weight decay alone */
     int64_t schedule_steps;     /* of it, or of the client's: one for each update taken, or as the user has moved it */
     int64_t s, b;
+    int64_t length;  /* positions that the current iteration, or the last one, trains on: s, or with a curriculum the
+                        first so many */
     int64_t n_micro; /* of this rank: of the current iteration or the last one; before any, of the first or next */
     int32_t eod;     /* token after which a document ends, or -1 */
 
@@ -219,6 +221,10 @@ static inline double tx_trainer_decoupled_lr(const tx_trainer *t)
 {
     return t->lr_override >= 0 && t->decoupled_lr >= 0 ? t->lr_override : t->decoupled_lr;
 }
+
+/* trainer_step.c: the coming forwards are of the current iteration's training samples, or of whole ones. */
+void tx__trainer_train_length(tx_trainer *t);
+void tx__trainer_whole_length(tx_trainer *t);
 
 /* How many numbers a sample has. */
 int64_t tx_trainer_row_len(const tx_trainer *t);

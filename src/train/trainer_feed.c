@@ -15,11 +15,20 @@ double tx__trainer_scale(const tx_trainer *t)
 
 tx_status tx__trainer_fill_batch(const tx_trainer *t, tx_batch *batch, const void *rows)
 {
-    const tx_batch_rule rule = { .eod = t->eod,
+    const tx_batch_rule rule = { .s = t->s,
+                                 .eod = t->eod,
                                  .eod_mask_loss = t->cfg->eod_mask_loss,
                                  .reset_position_ids = t->cfg->reset_position_ids,
                                  .scale = tx__trainer_scale(t) };
     return t->model->type->collate(t->model, batch, rows, &rule);
+}
+
+/* --dump-step: what of the samples is trained on. */
+static void keep_tokens(const tx_trainer *t, int64_t micro, const int32_t *rows)
+{
+    int64_t whole = tx_trainer_row_len(t), n = t->model->type->samples->row_len(t->length);
+    for (int64_t j = 0; j < t->b; j++)
+        memcpy(t->dump_tokens + (micro * t->b + j) * n, rows + j * whole, (size_t)n * sizeof *t->dump_tokens);
 }
 
 /* A tx_feed.fill. */
@@ -29,13 +38,13 @@ static tx_status fill(void *user, int64_t micro, tx_batch *batch)
     tx_trainer *t = f->t;
     const tx_pp_chunk *chunk = &t->model->chunk[batch->chunk];
     const void *rows = f->rows;
-    int64_t data = tx_grid_size(t->grid, TX_AXIS_DATA), n = t->b * tx_trainer_row_len(t);
+    int64_t data = tx_grid_size(t->grid, TX_AXIS_DATA);
     micro += f->first;
     batch->dropout = (tx_dropout_key){
         .seed = (uint64_t)t->cfg->seed,
         .iteration = (uint32_t)(t->iteration + 1),
         .sample = (uint64_t)(t->consumed_train_samples + (micro * data + tx_grid_rank(t->grid, TX_AXIS_DATA)) * t->b),
-        .s_global = t->s,
+        .s_global = t->stage.s,
         .on = !f->n_samples,
     };
     batch->scale = tx__trainer_scale(t);
@@ -46,8 +55,7 @@ static tx_status fill(void *user, int64_t micro, tx_batch *batch)
         TX_TRY(f->read(f->read_user, micro, &rows));
         tx__trainer_note(t, "at a micro-batch");
     }
-    if (t->dump_iteration == t->iteration + 1 && batch->dropout.on)
-        memcpy(t->dump_tokens + micro * n, rows, (size_t)n * sizeof *t->dump_tokens);
+    if (t->dump_iteration == t->iteration + 1 && batch->dropout.on) keep_tokens(t, micro, rows);
     return tx__trainer_fill_batch(t, batch, rows);
 }
 

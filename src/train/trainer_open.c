@@ -90,7 +90,7 @@ static void read_options(tx_trainer *t, const tx_trainer_args *args)
     t->cfg = cfg;
     t->grid = args->grid ? args->grid : &tx_grid_alone;
     t->client = args->client ? args->client : &tx_no_client;
-    t->s = cfg->seq_length;
+    t->s = t->length = cfg->seq_length;
     t->b = cfg->micro_batch_size;
     t->n_micro = args->train ? tx__trainer_n_micro(t) : 1;
     t->train = args->train;
@@ -113,6 +113,7 @@ static tx_status plan(tx_trainer *t, const tx_trainer_args *args)
                                .cfg = t->cfg,
                                .client = t->client,
                                .train = args->train,
+                               .every_length = true,
                                .stage = &t->stage,
                                .zero = &t->zero };
     TX_TRY(tx__plan_step(&planned, NULL, &step));

@@ -23,6 +23,7 @@ tx_status tx_trainer_evaluate(tx_trainer *t, const void *rows, int64_t n_samples
     one_batch one = { .sum = sum };
     TX_TRY(tx__trainer_no_pipeline(t));
     if (t->want != TX_WANT_FORWARD) return TX_FAIL(TX_ERR_STATE, "evaluate was called between forward and step");
+    tx__trainer_whole_length(t);
     tx__trainer_feed_init(&one.feed, t);
     one.feed.is.losses = take_sums;
     one.feed.rows = rows;
@@ -73,6 +74,7 @@ tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *
             p = tx_grid_size(t->grid, TX_AXIS_PIPELINE);
     if (t->model->n_chunks > 1) n = (n + p - 1) / p * p; /* the schedule's; what is too many has no samples */
     tx_trainer_feed f;
+    tx__trainer_whole_length(t);
     tx__trainer_feed_init(&f, t);
     f.is.losses = add_score;
     f.read = read;

@@ -85,8 +85,21 @@ tx_status tx_trainer_sum(const tx_trainer *t, double *x, int n)
     return TX_OK;
 }
 
+void tx__trainer_train_length(tx_trainer *t)
+{
+    int64_t last;
+    t->length = tx_config_sample_length(t->cfg, t->iteration + 1, &last);
+    tx_stage_set_length(&t->stage, t->length);
+}
+
+void tx__trainer_whole_length(tx_trainer *t)
+{
+    tx_stage_set_length(&t->stage, t->s);
+}
+
 static tx_status begin_iteration(tx_trainer *t)
 {
+    tx__trainer_train_length(t);
     if (t->grads_begin) TX_TRY(tx_zero_begin(&t->zero));
     t->grads_begin = false;
     if (t->micro) return TX_OK;
@@ -251,7 +264,7 @@ static tx_status update(tx_trainer *t)
     if (!bad) t->schedule_steps++;
     t->iteration++;
     t->consumed_train_samples += batch;
-    t->consumed_train_tokens += batch * t->s;
+    t->consumed_train_tokens += batch * t->length;
     count_iteration(t, !bad);
     tx__trainer_forget_rates(t);
     tx__trainer_move_schedule(t);

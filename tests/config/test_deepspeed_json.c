@@ -42,6 +42,16 @@ static void refused(const char *command, const char *flags, const char *json, co
 
 /* ---------------------------------------------------------------- every key that is an option */
 
+#define CURRICULUM(config)                                                                                   \
+    "{\"curriculum_learning\": {\"enabled\": true, \"curriculum_type\": \"seqlen\", \"min_difficulty\": 8, " \
+    "\"max_difficulty\": 16, " config "}}"
+#define RISING                                                                                           \
+    CURRICULUM("\"schedule_type\": \"fixed_root\", \"schedule_config\": {\"total_curriculum_step\": 9, " \
+               "\"difficulty_step\": 4, \"root_degree\": 2}")
+#define LISTED                                                                                              \
+    CURRICULUM("\"schedule_type\": \"fixed_discrete\", \"schedule_config\": {\"difficulty\": [8, 12, 16], " \
+               "\"max_step\": [3, 5]}")
+
 /* A value that is not the default, as JSON, and the option printed. A switch that is on by default becomes off. */
 static const struct set {
     const char *json, *field, *printed;
@@ -221,6 +231,14 @@ static const struct set {
     { "{\"csv_monitor\": {\"job_name\": \"j\", \"enabled\": true}}", "csv_monitor_dir", "j" },
     { "{\"csv_monitor\": {\"enabled\": false, \"output_path\": \"c\"}}", "csv_monitor_dir", "None" },
     { "{\"data_parallel_size\": 1}", "zero_stage", "0" },
+    { RISING, "curriculum_schedule", "fixed_root" },
+    { RISING, "curriculum_min_difficulty", "8" },
+    { RISING, "curriculum_max_difficulty", "16" },
+    { RISING, "curriculum_total_step", "9" },
+    { RISING, "curriculum_difficulty_step", "4" },
+    { RISING, "curriculum_root_degree", "2.0" },
+    { LISTED, "curriculum_difficulty", "['8', '12', '16']" },
+    { LISTED, "curriculum_max_step", "['3', '5']" },
 };
 
 struct wanted {

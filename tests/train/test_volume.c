@@ -220,7 +220,7 @@ static tx_status train_as_a_rank(tx_world *world, void *user)
     TX_GOTO(tx_trainer_train(t, bert ? read_pairs : read_tokens, rows));
     tx_volume_read(v, &grid);
     tx_volume_subtract(v, &before);
-    r->sizes[grid.rank] = tx__plan_volume_sizes(t->model, cfg, &grid, t->n_micro, &t->zero);
+    r->sizes[grid.rank] = tx__plan_volume_sizes(t->model, cfg, &grid, t->n_micro, t->length, &t->zero);
 out:
     tx_trainer_destroy(t);
     tx_grid_close(&grid);

@@ -11,18 +11,19 @@ void tx__gpt_shape(const tx_model *m, const tx_config *cfg, tx_batch *batch, int
     if (cfg->reset_attention_mask) batch->first_key = batch->token;
 }
 
-/* Rows of s+1 ids to s-major inputs, labels and weights. A weight is mask / Σ mask, so that the objective is the
- * micro-batch's mean loss. */
+/* Rows of s+1 ids, or of more of which the first are taken, to s-major inputs, labels and weights. A weight is mask / Σ
+ * mask, so that the objective is the micro-batch's mean loss. */
 tx_status tx__gpt_collate(const tx_model *m, tx_batch *batch, const void *rows, const tx_batch_rule *rule)
 {
     int64_t s = batch->token.dim[0], b = batch->token.dim[1], n_counted = 0;
+    int64_t row = rule->s ? rule->s + 1 : s + 1;
     int32_t *token = batch->token.data, *position = batch->position.data, *label = batch->label.data;
     int32_t *first_key = batch->first_key.data;
     float *weight = batch->weight.data;
     for (int64_t j = 0; j < b; j++) {
         int64_t begin = 0; /* of the document */
         for (int64_t i = 0; i <= s; i++) {
-            int32_t id = ((const int32_t *)rows)[j * (s + 1) + i];
+            int32_t id = ((const int32_t *)rows)[j * row + i];
             TX_TRY(tx_check_id(m, id));
             if (i > 0) label[(i - 1) * b + j] = id;
             if (i == s) continue;

@@ -1,0 +1,199 @@
+/* labels: golden unit */
+/* --curriculum-schedule: DeepSpeed's own lengths, from its own JSON; which parameters are whose; what is refused. */
+#include "support.h"
+
+#include "config/config.h"
+
+#define FLAGS                                                                                               \
+    "--micro-batch-size 1 --seq-length 4096 --max-position-embeddings 4096 --num-layers 1 --hidden-size 8 " \
+    "--num-attention-heads 2 "
+#define LINEAR "--curriculum-schedule fixed_linear --curriculum-min-difficulty 8 --curriculum-max-difficulty 64 "
+#define STEPS  "--curriculum-total-step 100 --curriculum-difficulty-step 8 "
+
+static tx_status read_json(tx_config **out, const char *flags, const char *json)
+{
+    char all[4096];
+    write_text(in_scratch("ds.json"), json);
+    snprintf(all, sizeof all, "%s --deepspeed_config %s", flags, in_scratch("ds.json"));
+    return tx_config_parse_string(out, "plan", all);
+}
+
+/* The case's curriculum as the section of a file. */
+static tx_config *of_case(const json_t *c)
+{
+    tx_config *cfg;
+    json_t *section = json_deep_copy(c), *whole;
+    json_object_del(section, "lengths");
+    json_object_set_new(section, "enabled", json_true());
+    json_object_set_new(section, "curriculum_type", json_string("seqlen"));
+    whole = json_pack("{s:o}", "curriculum_learning", section);
+    char *text = json_dumps(whole, 0);
+    ASSERT_OK(read_json(&cfg, FLAGS, text));
+    free(text);
+    json_decref(whole);
+    return cfg;
+}
+
+static void lengths_are_deepspeeds(void **state)
+{
+    (void)state;
+    json_t *cases = load_json(data_path("golden/curriculum/result.json")), *c;
+    size_t i;
+    json_array_foreach(cases, i, c)
+    {
+        tx_config *cfg = of_case(c);
+        const json_t *changes = json_object_get(c, "lengths");
+        int64_t want = 0, last, until = 0, same = 0;
+        size_t next = 0;
+        double tokens = 0;
+        for (int64_t step = 1; step <= 10000; step++) {
+            const json_t *change = json_array_get(changes, next);
+            if (json_integer_value(json_array_get(change, 0)) == step) {
+                want = json_integer_value(json_array_get(change, 1));
+                next++;
+            }
+            int64_t length = tx_config_sample_length(cfg, step, &last);
+            if (length != want)
+                fail_msg("case %zu, step %lld: %lld, not %lld", i, (long long)step, (long long)length, (long long)want);
+            if (step <= until) assert_int_equal(length, same);
+            assert_true(last >= step);
+            until = last;
+            same = length;
+            tokens += (double)length * (double)cfg->global_batch_size;
+            if (step % 2500 == 0) ASSERT_NEAR(tx_config_tokens(cfg, step), tokens, 0, "tokens");
+        }
+        assert_int_equal(next, json_array_size(changes));
+        tx_config_free(cfg);
+    }
+    assert_int_equal(i, 21);
+    json_decref(cases);
+}
+
+/* A stretch ends where the length changes, and not before. */
+static void stretches_are_as_long_as_they_can(void **state)
+{
+    (void)state;
+    tx_config *cfg;
+    int64_t last, next;
+    ASSERT_OK(tx_config_parse_string(&cfg, "plan", FLAGS LINEAR STEPS));
+    for (int64_t i = 1; i < 200; i = last + 1) {
+        int64_t length = tx_config_sample_length(cfg, i, &last);
+        if (last == INT64_MAX) {
+            assert_int_equal(length, 64);
+            assert_int_equal(i, 100);
+            break;
+        }
+        assert_int_not_equal(tx_config_sample_length(cfg, last + 1, &next), length);
+    }
+    assert_true(last == INT64_MAX);
+    tx_config_free(cfg);
+    ASSERT_OK(tx_config_parse_string(&cfg, "plan", FLAGS));
+    assert_int_equal(tx_config_sample_length(cfg, 7, &last), 4096);
+    assert_true(last == INT64_MAX);
+    tx_config_free(cfg);
+}
+
+static void what_is_not_sound_is_refused(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        { LINEAR, "--curriculum-schedule fixed_linear needs --curriculum-total-step "
+                  "(curriculum_learning.schedule_config.total_curriculum_step)" },
+        { LINEAR STEPS "--curriculum-root-degree 2",
+          "--curriculum-root-degree is none of --curriculum-schedule fixed_linear's: leave it out" },
+        { STEPS, "--curriculum-total-step needs --curriculum-schedule" },
+        { LINEAR STEPS "--curriculum-min-difficulty 72",
+          "--curriculum-min-difficulty 72 is more than --curriculum-max-difficulty 64" },
+        { LINEAR STEPS "--curriculum-max-difficulty 4104",
+          "--curriculum-max-difficulty 4104 is more than --seq-length 4096" },
+        { "--curriculum-schedule fixed_discrete --curriculum-min-difficulty 8 --curriculum-max-difficulty 64 "
+          "--curriculum-difficulty 8 16 --curriculum-max-step 1 2",
+          "--curriculum-difficulty has 2 lengths and --curriculum-max-step 2 iterations: it takes one less" },
+        { "--curriculum-schedule fixed_discrete --curriculum-min-difficulty 8 --curriculum-max-difficulty 64 "
+          "--curriculum-difficulty 8 16 64 --curriculum-max-step 2 2",
+          "--curriculum-max-step: 2 comes after 2, and is not more" },
+        { "--curriculum-schedule fixed_discrete --curriculum-min-difficulty 8 --curriculum-max-difficulty 64 "
+          "--curriculum-difficulty 8 x --curriculum-max-step 2",
+          "--curriculum-difficulty x: each is a whole number from 1 to 1e9" },
+        { LINEAR STEPS "--model-type BERT", "--curriculum-schedule: a BERT's samples are not cut" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tx_config *cfg = NULL;
+        char flags[1024];
+        snprintf(flags, sizeof flags, FLAGS "%s", cases[i][0]);
+        ASSERT_FAILS_LINES(tx_config_parse_string(&cfg, "plan", flags), TX_ERR_ARG, cases[i][1]);
+    }
+}
+
+#define SECTION(text) "{\"curriculum_learning\": {\"enabled\": true, " text "}}"
+#define RANGE         "\"min_difficulty\": 8, \"max_difficulty\": 64, "
+
+static void a_files_errors_have_a_place(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        { SECTION(RANGE "\n \"schedule_config\": {}"), "line 1, column 26: curriculum_learning is enabled and has no "
+                                                       "schedule_type: give fixed_linear, fixed_root or "
+                                                       "fixed_discrete" },
+        { SECTION(RANGE "\n\"schedule_type\": \"custom\""),
+          "line 2, column 1: curriculum_learning.schedule_type: --curriculum-schedule custom" },
+        { SECTION(RANGE "\n\"schedule_type\": \"fixed_linear\",\n \"schedule_config\": {\"total_curriculum_step\": 0}"),
+          "line 3, column 22: curriculum_learning.schedule_config.total_curriculum_step: --curriculum-total-step 0" },
+        { SECTION(RANGE "\"schedule_type\": \"fixed_linear\", \"curriculum_type\": \"loss\""),
+          "curriculum_learning.curriculum_type is \"loss\", and only seqlen is built" },
+        { SECTION(RANGE
+                  "\"schedule_type\": \"fixed_discrete\", \"schedule_config\": {\"difficulty\": [], \"max_step\": "
+                  "[1]}"),
+          "curriculum_learning.schedule_config.difficulty has 0 numbers; it takes 1 to 1000" },
+        { SECTION(RANGE "\"difficulties\": 3"), "unknown key \"curriculum_learning.difficulties\"" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tx_config *cfg = NULL;
+        ASSERT_FAILS_LINES(read_json(&cfg, FLAGS, cases[i][0]), TX_ERR_ARG, cases[i][1]);
+    }
+}
+
+/* Of a section that is not enabled nothing counts; of one that is, parameters of another schedule. */
+static void what_does_not_count_is_taken(void **state)
+{
+    (void)state;
+    tx_config *cfg;
+    ASSERT_OK(read_json(&cfg, FLAGS,
+                        "{\"curriculum_learning\": {\"enabled\": false, \"schedule_type\": \"custom\", "
+                        "\"min_difficulty\": 99999999}}"));
+    assert_int_equal(cfg->curriculum_schedule, 0);
+    tx_config_free(cfg);
+    ASSERT_OK(read_json(&cfg, FLAGS,
+                        SECTION(RANGE "\"schedule_type\": \"fixed_linear\", \"schedule_config\": {"
+                                      "\"total_curriculum_step\": 10, \"difficulty_step\": 8, \"root_degree\": 2}")));
+    assert_int_equal(cfg->curriculum_schedule, TX_CURRICULUM_LINEAR);
+    assert_false(cfg->given.curriculum_root_degree);
+    tx_config_free(cfg);
+}
+
+static void ranks_divide_every_length(void **state)
+{
+    (void)state;
+    tx_config *cfg = NULL;
+    const char *const two = FLAGS "--world-size 2 --tensor-model-parallel-size 2 --sequence-parallel "
+                                  "--curriculum-schedule fixed_linear --curriculum-min-difficulty 8 "
+                                  "--curriculum-max-difficulty 64 --curriculum-total-step 100 ";
+    char flags[1024];
+    snprintf(flags, sizeof flags, "%s--curriculum-difficulty-step 3", two);
+    ASSERT_FAILS_LINES(tx_config_parse_string(&cfg, "plan", flags), TX_ERR_ARG,
+                       "--sequence-parallel: --curriculum-schedule has 9 tokens from iteration 1 on, which "
+                       "are not divisible by --tensor-model-parallel-size 2");
+    snprintf(flags, sizeof flags, "%s--curriculum-difficulty-step 4", two);
+    ASSERT_OK(tx_config_parse_string(&cfg, "plan", flags));
+    tx_config_free(cfg);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lengths_are_deepspeeds),       cmocka_unit_test(stretches_are_as_long_as_they_can),
+        cmocka_unit_test(what_is_not_sound_is_refused), cmocka_unit_test(a_files_errors_have_a_place),
+        cmocka_unit_test(what_does_not_count_is_taken), cmocka_unit_test(ranks_divide_every_length),
+    };
+    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
+}

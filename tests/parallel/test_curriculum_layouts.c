@@ -1,0 +1,116 @@
+/* labels: parallel threads resume. Curriculum learning by sequence length: an iteration trains on the first tokens of
+ * its samples, with any layout of ranks as with one, and goes on with the same bits after a checkpoint. */
+#include "support.h"
+
+#include "layout_cases.h"
+#include "layout_run.h"
+
+enum { N = 10 }; /* iterations */
+
+/* 4, 4, 4, 8, 8, 8, 12, 12, 12, 16 of 16 tokens */
+#define RISES                                                                                           \
+    " --curriculum-schedule fixed_linear --curriculum-min-difficulty 4 --curriculum-max-difficulty 16 " \
+    "--curriculum-total-step 10 --curriculum-difficulty-step 4"
+#define STANDS                                                                                         \
+    " --curriculum-schedule fixed_linear --curriculum-min-difficulty 8 --curriculum-max-difficulty 8 " \
+    "--curriculum-total-step 10 --curriculum-difficulty-step 8"
+
+static tx_status run_words(layout_run *r, const reference **ref, const char *words, const char *more, int64_t until)
+{
+    char what[2560], both[4096], how[512];
+    layout_case c = case_of(words);
+    sizes l = sizes_of(&c);
+    what_flags(what, sizeof what, &c);
+    how_flags(how, sizeof how, &c);
+    snprintf(what + strlen(what), sizeof what - strlen(what), "%s", more);
+    r->vocab = vocab_of(&c);
+    r->n_ranks = n_ranks_of(&c);
+    r->tp = l.tp;
+    r->pp = l.pp;
+    r->until = until;
+    if (ref) {
+        TX_TRY(reference_of(ref, what, r->vocab));
+        r->ref = *ref;
+    }
+    snprintf(both, sizeof both, "%s %s", what, how);
+    return run_layout(r, both);
+}
+
+static const char *const layouts_of_lengths[] = {
+    "2x2x2 sequence dropout", "1x2x2 interleaved dropout uniform llama",
+    "1x1x4 dropout stage3",   "4x1x2 sequence block mixtral",
+    "1x4x1 gpipe documents",  "2x1x2 sequence selective stage2 embed-norm",
+    "1x2x1 alibi dropout",    "1x1x2 stage1 gqa smooth",
+};
+
+static void layouts_train_what_one_rank_trains(void **state)
+{
+    (void)state;
+    for (int i = 0; i < as_many(LENGTH(layouts_of_lengths), 4); i++) {
+        static layout_run r;
+        const reference *ref;
+        r = (layout_run){ .until = N };
+        tx_status st = run_words(&r, &ref, layouts_of_lengths[i], RISES, N);
+        if (!st) st = is_within(&r, ref, 0, fp32_bounds);
+        if (st) fail_msg("%s: %s", layouts_of_lengths[i], tx_last_error());
+    }
+    forget_references();
+}
+
+/* What is cut off is as if it had never been there. */
+static void cut_samples_are_short_samples(void **state)
+{
+    (void)state;
+    static layout_run cut, whole;
+    char flags[4096], what[2048];
+    layout_case c = case_of("1x1x1 dropout");
+    what_flags(what, sizeof what, &c);
+    cut = whole = (layout_run){ .vocab = vocab_of(&c), .n_ranks = 1, .tp = 1, .pp = 1, .until = N };
+    snprintf(flags, sizeof flags, "%s" STANDS, what);
+    ASSERT_OK(run_layout(&cut, flags));
+    snprintf(flags, sizeof flags, "%s --seq-length 8", what);
+    ASSERT_OK(run_layout(&whole, flags));
+    assert_memory_equal(cut.rank[0].loss, whole.rank[0].loss, N * sizeof(double));
+    assert_memory_equal(cut.rank[0].norm, whole.rank[0].norm, N * sizeof(double));
+    assert_int_equal(cut.rank[0].weights, whole.rank[0].weights);
+    assert_true(cut.rank[0].scored[0] != whole.rank[0].scored[0]); /* of 16 tokens */
+}
+
+/* What the run has consumed is saved, and the length follows from the iteration. */
+static void tokens_are_those_of_the_lengths(tx_trainer *t)
+{
+    static const int64_t length[N] = { 4, 4, 4, 8, 8, 8, 12, 12, 12, 16 };
+    int64_t tokens = 0;
+    for (int64_t i = 0; i < t->iteration; i++) tokens += length[i] * t->cfg->global_batch_size;
+    if (t->consumed_train_tokens != tokens || t->length != length[t->iteration - 1])
+        fprintf(stderr, "%lld tokens, not %lld\n", (long long)t->consumed_train_tokens, (long long)tokens), abort();
+}
+
+static void a_run_goes_on_in_the_middle_of_it(void **state)
+{
+    (void)state;
+    static const char *const words[] = { "1x1x1 dropout", "2x2x1 sequence dropout", "1x1x2 dropout stage3" };
+    for (int i = 0; i < as_many(LENGTH(words), 2); i++) {
+        static layout_run whole, first, rest;
+        char dir[512];
+        snprintf(dir, sizeof dir, "%s", in_scratch(i ? i == 1 ? "b" : "c" : "a"));
+        whole = (layout_run){ .save = in_scratch("end"), .tamper = tokens_are_those_of_the_lengths };
+        first = (layout_run){ .save = dir, .tamper = tokens_are_those_of_the_lengths };
+        rest = (layout_run){ .load = dir, .save = in_scratch("end"), .tamper = tokens_are_those_of_the_lengths };
+        ASSERT_OK(run_words(&whole, NULL, words[i], RISES, N));
+        ASSERT_OK(run_words(&first, NULL, words[i], RISES, 5));
+        ASSERT_OK(run_words(&rest, NULL, words[i], RISES, N));
+        const outcome a = of_all_ranks(&rest), b = of_all_ranks(&whole);
+        ASSERT_OK(has_the_bits_of(&a, &b, 5, N, "of a run that was not interrupted"));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cut_samples_are_short_samples),
+        cmocka_unit_test(layouts_train_what_one_rank_trains),
+        SCRATCH_TEST(a_run_goes_on_in_the_middle_of_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
