@@ -98,7 +98,7 @@ TX_API int32_t tx_tokenizer_vocab_size(const tx_tokenizer *t); /* number of ids,
 TX_API int32_t tx_tokenizer_eod(const tx_tokenizer *t);        /* end-of-document id, -1: the vocabulary has none */
 
 /* Id of a special token by its spelling; -1: there is none of that name. WordPiece has [PAD], [UNK], [CLS], [SEP],
- * [MASK], [BOS] and [EOS], GPT-2 has <|endoftext|>. */
+ * [MASK], [BOS] and [EOS], GPT-2's two files have <|endoftext|> and their other tokens in angle brackets. */
 TX_API int32_t tx_tokenizer_special(const tx_tokenizer *t, const char *name);
 
 /* A hash that identifies the vocabulary: 32 hexadecimal digits and a NUL. It covers the tokens in the order of their

@@ -16,14 +16,14 @@
 
 /* The part of the dataset that --eval-split names; "all" is every document as one split. */
 static tx_status open_split(tx_train_data **data, const tx_blend **part, tx_config *cfg, int64_t vocab_size,
-                            const tx_tokenizer *bert)
+                            const tx_tokenizer *tok)
 {
     bool all = cfg->eval_split == TX_EVAL_SPLIT_ALL;
     int64_t n_samples[TX_N_SPLITS] = { 0 }; /* of one dataset: all that one pass over it gives */
     tx_split which = tx_split_asked(cfg->eval_split);
     if (cfg->data_path.n > 1) n_samples[which] = cfg->eval_iters * cfg->micro_batch_size;
     if (all) TX_TRY(tx_config_set_text(&cfg->split, "1,0,0"));
-    TX_TRY(tx_train_data_open(data, cfg, n_samples, vocab_size, -1, bert));
+    TX_TRY(tx_train_data_open(data, cfg, n_samples, vocab_size, -1, tok));
     *part = tx_train_data_split(*data, which);
     if (*part) return TX_OK;
     return TX_FAIL(TX_ERR_ARG, "%s: its %s part holds no sample of %lld tokens",
@@ -33,12 +33,12 @@ static tx_status open_split(tx_train_data **data, const tx_blend **part, tx_conf
 
 /* Rank 0 makes the index files that the others then find. */
 tx_status tx__evaluation_data_open(tx_train_data **data, const tx_blend **part, tx_config *cfg, const tx_grid *grid,
-                                   int64_t vocab_size, const tx_tokenizer *bert)
+                                   int64_t vocab_size, const tx_tokenizer *tok)
 {
     tx_status st = TX_OK;
-    if (grid->rank == 0) st = open_split(data, part, cfg, vocab_size, bert);
+    if (grid->rank == 0) st = open_split(data, part, cfg, vocab_size, tok);
     TX_TRY(tx_comm_agree(tx_grid_group(grid, TX_GROUP_WORLD), st));
-    if (grid->rank) st = open_split(data, part, cfg, vocab_size, bert);
+    if (grid->rank) st = open_split(data, part, cfg, vocab_size, tok);
     return tx_comm_agree(tx_grid_group(grid, TX_GROUP_WORLD), st);
 }
 
@@ -96,7 +96,7 @@ static tx_status evaluate_gpt(tx_config *cfg, tx_source *src, const tx_grid *gri
     const tx_blend *part;
     int32_t eod = -1;
     tx_status st;
-    if (tx_trainer_eod_flag(cfg) || cfg->vocab_file || cfg->merge_file || cfg->tokenizer_model) {
+    if (tx_trainer_eod_flag(cfg) || cfg->fim_data || cfg->vocab_file || cfg->merge_file || cfg->tokenizer_model) {
         TX_GOTO(tx_comm_agree(tx_grid_group(grid, TX_GROUP_WORLD), tx__tokenizer_of(cfg, src, &tok)));
         eod = tx_tokenizer_eod(tok);
     }
@@ -105,7 +105,7 @@ static tx_status evaluate_gpt(tx_config *cfg, tx_source *src, const tx_grid *gri
         TX_GOTO(tx_trainer_load(t, src));
     else
         TX_GOTO(tx__trainer_take_weights(t, src));
-    TX_GOTO(tx__evaluation_data_open(&data, &part, cfg, grid, t->model->vocab_size, NULL));
+    TX_GOTO(tx__evaluation_data_open(&data, &part, cfg, grid, t->model->vocab_size, tok));
     TX_GOTO(evaluate(t, part, line, user));
 out:
     tx_tokenizer_close(tok);

@@ -175,6 +175,9 @@ static tx_status open_tokenizer(view *v)
     if (tx__tokenizer_is_given(cfg) || cfg->load) TX_TRY(tx__tokenizer_at_load(cfg, &v->tok));
     const char *flag = tx_trainer_eod_flag(cfg);
     if (flag && !v->tok) return TX_FAIL(TX_ERR_ARG, "%s needs the tokenizer: give --vocab-file and --merge-file", flag);
+    if (cfg->fim_data && !v->tok)
+        return TX_FAIL(TX_ERR_ARG, "--fim-data needs the tokenizer: give --vocab-file and --merge-file, or "
+                                   "--tokenizer-model");
     if (flag && tx_tokenizer_eod(v->tok) < 0)
         return TX_FAIL(TX_ERR_ARG, "%s: the vocabulary has no <|endoftext|>", flag);
     return TX_OK;

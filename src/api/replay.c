@@ -80,7 +80,7 @@ static tx_status catch_up(replay *r)
     if (st)
         return tx_fail_prefix(st, "%s: iterations %lld to %lld need the data", r->path, (long long)first,
                               (long long)last);
-    if (t->model->type->samples->needs_tokenizer) TX_TRY(tx__tokenizer_at_load(r->cfg, &r->tok));
+    if (tx_samples_need_tokenizer(r->cfg)) TX_TRY(tx__tokenizer_at_load(r->cfg, &r->tok));
     TX_TRY(tx__run_data_open(&r->data, r->cfg, r->file.vocab_size, r->file.eod, r->tok));
     TX_TRY(tx__run_data_carry(t, r->data));
     return tx_train_until(t, r->data, last);

@@ -109,7 +109,8 @@ static tx_status check(const tx_engine *e, const tx_run_data *own)
     if (e->client.model && cfg->eval_tasks.n)
         return TX_FAIL(TX_ERR_ARG, "--eval-tasks is for language models, not for a client's");
     if (e->tokenizer) return TX_OK;
-    if (!own && type->samples->needs_tokenizer)
+    if (!own && cfg->fim_data) return TX_FAIL(TX_ERR_ARG, "--fim-data needs an engine with a tokenizer");
+    if (!own && tx_samples_need_tokenizer(cfg))
         return TX_FAIL(TX_ERR_ARG, "the datasets of a %s need an engine with a tokenizer", type->name);
     if (cfg->eval_tasks.n) return TX_FAIL(TX_ERR_ARG, "--eval-tasks needs an engine with a tokenizer");
     return TX_OK;

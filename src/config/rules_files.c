@@ -205,6 +205,26 @@ static void rule_mock_data_stand_alone(const tx__check *k)
                     "give --data-path");
 }
 
+static void rule_fim_has_text_of_a_gpt(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    const tx_config_given *g = k->g;
+    bool rates = (g->fim_rate && c->fim_rate > 0) || g->fim_spm_rate || g->fim_fragment_rate;
+    bool words = g->fim_split_sample || g->fim_no_prefix || g->fim_prefix_token || g->fim_middle_token ||
+                 g->fim_suffix_token || g->fim_pad_token || g->fim_eod_token;
+    if (!c->fim_data && !g->fim_data) {
+        if (rates || words)
+            tx__violate(k->v, "--fim-rate and the other --fim- flags need --fim-data: give it, or leave them out");
+        return;
+    }
+    if (c->model_type == TX_MODEL_BERT) tx__violate(k->v, "--model-type BERT: --fim-data is of a GPT, leave it out");
+    if (c->mock_data) tx__violate(k->v, "--mock-data: --fim-data cuts text, which made-up ids are not: leave it out");
+    if ((c->fim_split_sample || g->fim_split_sample) && !g->fim_fragment_rate)
+        tx__violate(k->v, "--fim-split-sample needs --fim-fragment-rate, from 0 to 1");
+    if (g->fim_fragment_rate && !c->fim_split_sample && !g->fim_split_sample)
+        tx__violate(k->v, "--fim-fragment-rate needs --fim-split-sample, the token that divides fragments");
+}
+
 static void rule_data_folder_has_data_path(const tx__check *k)
 {
     if (k->g->aml_data_download_path && !k->g->data_path)
@@ -316,6 +336,7 @@ const tx__rule tx__rules_files[] = {
     { "pretrain", rule_text_is_the_data },
     { NULL, rule_weighted_splits_stand_alone },
     { NULL, rule_mock_data_stand_alone },
+    { NULL, rule_fim_has_text_of_a_gpt },
     { NULL, rule_data_folder_has_data_path },
     { NULL, rule_index_files_are_three },
     { NULL, rule_keyed_order_stands_alone },

@@ -15,11 +15,14 @@ struct tx_gpt_dataset {
     bool keyed;
     int64_t first, end, seed; /* items of the split */
     int64_t per_epoch;        /* samples */
+    const tx_fim *fim;        /* NULL: none */
+    tx_split split;
 };
 
 struct tx_gpt_data {
     tx_indexed ix;
     tx_gpt_dataset split[TX_N_SPLITS];
+    tx_fim fim; /* no tokenizer: none */
 };
 
 /* ---- opening ---- */
@@ -105,9 +108,14 @@ static tx_status build_split(tx_gpt_data *data, const tx_gpt_data_opts *o, tx_sp
     if (first == end) return TX_OK;
     int64_t n_tokens = tokens_before(ix, end) - tokens_before(ix, first), need = o->seq_length + 1;
     bool wanted = o->n_samples[k] > 0, files = o->index_path && k == TX_SPLIT_TRAIN;
-    *ds = (tx_gpt_dataset){
-        .ix = ix, .seq_length = o->seq_length, .vocab_size = o->vocab_size, .first = first, .end = end, .seed = o->seed
-    };
+    *ds = (tx_gpt_dataset){ .ix = ix,
+                            .seq_length = o->seq_length,
+                            .vocab_size = o->vocab_size,
+                            .first = first,
+                            .end = end,
+                            .seed = o->seed,
+                            .fim = o->fim ? &data->fim : NULL,
+                            .split = k };
     if (o->keyed) return open_keyed(ds, o, k, n_tokens);
     if (n_tokens < need && !wanted) return TX_OK;
     if (n_tokens < need)
@@ -135,6 +143,7 @@ tx_status tx_gpt_data_open(tx_gpt_data **out, const tx_gpt_data_opts *o)
     /* a wrong --split is told before a large file is read */
     TX_TRY(tx_split_documents(&b, o->split, o->range, o->range_for, 0));
     TX_GOTO(tx_alloc(&data, 1, sizeof *data, "a dataset"));
+    if (o->fim) TX_GOTO(tx_fim_init(&data->fim, o->fim, o->tok));
     TX_GOTO(open_file(data, o));
     TX_GOTO(tx_split_documents(&b, o->split, o->range, o->range_for, data->ix.n_items));
     log_split(&b, o);
@@ -150,6 +159,7 @@ void tx_gpt_data_close(tx_gpt_data *data)
 {
     if (!data) return;
     for (int k = 0; k < TX_N_SPLITS; k++) tx_sample_index_free(&data->split[k].samples);
+    tx_fim_deinit(&data->fim);
     tx_indexed_close(&data->ix);
     tx_free(data);
 }
@@ -240,12 +250,12 @@ const tx_indexed *tx_gpt_dataset_file(const tx_gpt_dataset *ds)
 tx_status tx_gpt_dataset_get(const tx_gpt_dataset *ds, int32_t *tokens, int64_t i)
 {
     cursor c = begin(ds, i);
-    for (tx_sample_piece p; next(&p, &c, ds); tokens += p.n_tokens) {
-        TX_TRY(tx_indexed_get(ds->ix, tokens, p.item, p.offset, p.n_tokens));
-        if (ds->vocab_size)
-            TX_TRY(tx_indexed_check_vocab(ds->ix, tokens, p.item, p.offset, p.n_tokens, ds->vocab_size));
+    int32_t *at = tokens;
+    for (tx_sample_piece p; next(&p, &c, ds); at += p.n_tokens) {
+        TX_TRY(tx_indexed_get(ds->ix, at, p.item, p.offset, p.n_tokens));
+        if (ds->vocab_size) TX_TRY(tx_indexed_check_vocab(ds->ix, at, p.item, p.offset, p.n_tokens, ds->vocab_size));
     }
-    return TX_OK;
+    return ds->fim ? tx_fim_apply(ds->fim, (uint32_t)ds->split, i, tokens, ds->seq_length + 1) : TX_OK;
 }
 
 int64_t tx_gpt_dataset_pieces(const tx_gpt_dataset *ds, tx_sample_piece *pieces, int64_t cap, int64_t i)

@@ -14,6 +14,7 @@
 #ifndef TX_DATA_GPT_DATASET_H
 #define TX_DATA_GPT_DATASET_H
 
+#include "data/fim.h"
 #include "data/sample_index.h"
 #include "data/samples.h"
 
@@ -32,6 +33,8 @@ typedef struct tx_gpt_data_opts {
     int64_t exact_epochs;          /* of training; 0: as many as the samples need */
     const char *const *index_path; /* training's three index files, see tx_sample_index_open; NULL: built */
     int64_t vocab_size;            /* every id read is checked against it; 0: not checked */
+    const tx_config *fim;          /* --fim-data: its options; NULL: samples are running text */
+    const tx_tokenizer *tok;       /* for fim, as long as the data are open */
 } tx_gpt_data_opts;
 
 typedef struct tx_gpt_data tx_gpt_data;       /* the token file and its three splits */

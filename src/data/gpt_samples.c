@@ -30,6 +30,8 @@ static tx_status open_dataset(void **out, const tx_dataset_request *from)
         .exact_epochs = cfg->train_data_exact_num_epochs,
         .index_path = index[0] ? index : NULL,
         .vocab_size = from->vocab_size,
+        .fim = cfg->fim_data ? cfg : NULL,
+        .tok = from->tok,
     };
     tx_gpt_data *data;
     memcpy(o.n_samples, from->n_samples, sizeof o.n_samples);

@@ -11,6 +11,11 @@ const tx_samples *tx_samples_of(const tx_config *cfg)
     return of_model[cfg->model_type ? cfg->model_type : TX_MODEL_GPT];
 }
 
+bool tx_samples_need_tokenizer(const tx_config *cfg)
+{
+    return tx_samples_of(cfg)->needs_tokenizer || cfg->fim_data;
+}
+
 /* The item that a document begins with. */
 static int64_t document_begin(const tx_samples *kind, const tx_indexed *ix, int64_t document)
 {

@@ -29,7 +29,7 @@ typedef struct tx_dataset_request {
     const int64_t *n_samples; /* [TX_N_SPLITS] wanted of each; 0: none */
     int64_t vocab_size;       /* ids are checked against it; 0: they are not */
     int32_t eod;              /* ends the documents of --mock-data; -1: there is none */
-    const tx_tokenizer *tok;  /* the model's; NULL unless the kind needs_tokenizer */
+    const tx_tokenizer *tok;  /* the model's; NULL unless tx_samples_need_tokenizer */
 } tx_dataset_request;
 
 typedef struct tx_sample_piece {
@@ -51,7 +51,7 @@ typedef struct tx_sample_view {
 
 typedef struct tx_samples {
     const char *name;     /* of the datasets in the log */
-    bool needs_tokenizer; /* to open a dataset */
+    bool needs_tokenizer; /* to open a dataset, always: see tx_samples_need_tokenizer */
     bool sentences;       /* an item of the dataset is a sentence, a document several; else an item is a document */
     bool masked;          /* rows are those of tx_bert_ids: some tokens are masked, and the labels are what they were */
     int n_shared;         /* tokens at the end of a sample that are the first of the next: labels only */
@@ -84,6 +84,9 @@ TX_SAMPLES(X)
 
 /* The kind that the model of --model-type reads. */
 const tx_samples *tx_samples_of(const tx_config *cfg);
+
+/* Whether datasets are opened with a tokenizer, which is kept until they are closed. */
+bool tx_samples_need_tokenizer(const tx_config *cfg);
 
 /* Documents of a dataset's file, and the tokens of one of them. */
 int64_t tx_samples_documents(const tx_samples *kind, const tx_indexed *ix);

@@ -165,7 +165,7 @@ tx_status tx_train_data_open(tx_train_data **out, const tx_config *cfg, const in
     tx_train_data *data = NULL;
     size_t n = 0;
     tx_status st;
-    TX_ASSERT(kind->open && (tok || !kind->needs_tokenizer));
+    TX_ASSERT(kind->open && (tok || !tx_samples_need_tokenizer(cfg)));
     TX_GOTO(tx_alloc(&data, 1, sizeof *data, "a dataset"));
     data->kind = kind;
     TX_GOTO(tx_data_groups_open(&data->groups, cfg));

@@ -12,7 +12,7 @@ typedef struct tx_train_data tx_train_data;
 /* Opens what the options name (data_groups.h).
  * @n_samples [TX_N_SPLITS] wanted of each; 0: none, and a blend, having no end of its own, is not built.
  * @vocab_size the model's: ids are checked against it. @eod ends the documents of --mock-data; -1: there is none.
- * @tok the model's tokenizer; NULL unless its kind of samples needs one (samples.h). Logs Megatron's lines.
+ * @tok the model's tokenizer, kept; NULL unless tx_samples_need_tokenizer (samples.h). Logs Megatron's lines.
  * Errors: those of tx_data_groups_open, tx_gpt_data_open, tx_bert_data_open, tx_blend_build; TX_ERR_ARG when a dataset
  * of a blend has nothing for a split that is wanted. */
 tx_status tx_train_data_open(tx_train_data **out, const tx_config *cfg, const int64_t *n_samples, int64_t vocab_size,

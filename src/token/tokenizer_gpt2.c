@@ -27,9 +27,12 @@ static tx_status gpt2_decode(const tx_tokenizer *t, const int32_t *ids, size_t n
     return TX_OK;
 }
 
+/* In angle brackets, as <|endoftext|> and <fim_prefix>: no merge makes such a token in a vocabulary that is in use. */
 static int32_t gpt2_special(const tx_tokenizer *t, const char *name)
 {
-    return strcmp(name, TX__EOD_TOKEN) ? -1 : t->eod;
+    size_t n = strlen(name);
+    if (n < 3 || name[0] != '<' || name[n - 1] != '>') return -1;
+    return (int32_t)tx__strings_find(&((const gpt2_tokenizer *)t)->bpe.vocab.token, name, n);
 }
 
 static void gpt2_hash(const tx_tokenizer *t, XXH3_state_t *s)
