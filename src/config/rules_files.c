@@ -59,6 +59,14 @@ static void rule_save_format_holds_the_run(const tx__check *k)
         tx__violate(k->v,
                     "--save-format %s has no place for the state of --optimizer %s: save native, or --no-save-optim",
                     to, tx_optimizer_kind_word(c->optimizer));
+    bool signs = !k->bad->optimizer && (tx_optimizer_traits(c->optimizer) & TX_OPTIMIZER_COMPRESSED);
+    bool engine = pipeline || (!c->no_pipeline_parallel && c->model_type == TX_MODEL_GPT);
+    if (c->save_format == TX_FORMAT_DEEPSPEED && signs && c->bf16 && engine && !c->no_save_optim)
+        tx__violate(k->v,
+                    "--save-format deepspeed: with --bf16 DeepSpeed's pipeline engine would give each rank a part of "
+                    "the state of --optimizer %s, which it needs whole: --no-pipeline-parallel and one stage, --fp16, "
+                    "or save native",
+                    tx_optimizer_kind_word(c->optimizer));
     if (k->g->decoupled_lr && !c->no_save_optim)
         tx__violate(k->v,
                     "--save-format %s holds one learning rate, not --decoupled-lr's: save native, or --no-save-optim",

@@ -88,7 +88,7 @@ static tx_py *divided_state(tx__file *f, const tx__rank *r)
         const tx_py *one[TX_OPTIM_MAX_STATE];
         for (int k = 0; k < tx__optim_of(f->c)->keeps->n; k++)
             one[k] = divided_flat(f, r, g, tx__state_part(f->c, k), r->dp);
-        tx__set_at(f, state, i, tx__optim_state(f, one));
+        tx__set_at(f, state, i, tx__optim_state(f, one, g->numel));
         tx__append(f, flat, divided_flat(f, r, g, 0, r->dp));
     }
     tx__set(f, inner, "state", state);
@@ -266,6 +266,16 @@ static tx_status check(const tx_conversion *c)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "DeepSpeed's pipeline engine has no ZeRO-%d; choose --target-zero-stage 0 or 1, or no pipeline",
                        c->zero_stage);
+    const bool compressed = c->with_optim && tx__is_compressed(c);
+    if (compressed && c->zero_stage)
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "%s: has the state of %s, which DeepSpeed refuses with ZeRO; choose --target-zero-stage 0",
+                       c->src->path, tx_optimizer_kind_word(c->src->optimizer));
+    if (compressed && c->dtype == TX_ST_BF16 && (c->pipeline || c->n_pp > 1))
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "%s: has the state of %s, of which with bf16 DeepSpeed's pipeline engine would give each rank a "
+                       "part; choose fp16 or fp32, or no pipeline",
+                       c->src->path, tx_optimizer_kind_word(c->src->optimizer));
     if (c->zero_stage == 3 && !c->with_optim)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "%s: with ZeRO-3 DeepSpeed keeps weights in the optimizer's files, and there is no optimizer's "

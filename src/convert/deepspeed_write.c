@@ -9,7 +9,12 @@
 
 bool tx__has_zero(const tx_conversion *c)
 {
-    return c->with_optim && (c->zero_stage > 0 || c->dtype == TX_ST_BF16);
+    return c->with_optim && (c->zero_stage > 0 || (c->dtype == TX_ST_BF16 && !tx__is_compressed(c)));
+}
+
+bool tx__is_compressed(const tx_conversion *c)
+{
+    return tx_optimizer_traits(c->src->optimizer) & TX_OPTIMIZER_COMPRESSED;
 }
 
 tx_status tx__ds_rank_open(tx__rank *r, const tx_conversion *c, tx__place at)
@@ -51,8 +56,11 @@ tx_py *tx__ds_flat_state(tx__file *f, const tx__rank *r, const tx__group *g, int
 {
     const tx_py *state[TX_OPTIM_MAX_STATE];
     for (int k = 0; k < tx__optim_of(f->c)->keeps->n; k++)
-        state[k] = tx__ds_flat(f, r, g, tx__state_part(f->c, k), begin, end);
-    return tx__optim_state(f, state);
+        if (!tx__has_buffer(f, k))
+            state[k] = NULL;
+        else if (!(state[k] = tx__ds_flat(f, r, g, tx__state_part(f->c, k), begin, end)))
+            f->short_of_memory = true;
+    return tx__optim_state(f, state, end - begin);
 }
 
 tx_py *tx__ds_param_groups(tx__file *f, const tx__rank *r)
@@ -141,13 +149,39 @@ tx_py *tx__ds_global_state(tx__file *f, const tx__rank *r)
 
 /* ---- without ZeRO it is in the model's file ---- */
 
-/* FP16_Optimizer: groups are flat, and not padded. */
-static tx_py *flat_fp16(tx__file *f, const tx__rank *r)
+static void set_loss_scale(tx__file *f, tx_py *o)
 {
     const tx__loss_scale s = tx__loss_scale_of(f);
     tx_py_arena *a = f->a;
-    tx_py *o = tx_py_dict(a), *inner = tx_py_dict(a), *state = tx_py_dict(a), *groups = tx_py_list(a);
     int64_t now = f->c->src->state.iteration;
+    tx__set(f, o, "dynamic_loss_scale", tx_py_of_bool(a, s.dynamic));
+    tx__set(f, o, "cur_scale", tx_py_of_float(a, s.scale));
+    tx__set(f, o, "cur_iter", tx_py_of_int(a, now));
+    tx__set(f, o, "last_overflow_iter", tx_py_of_int(a, now - 1 - s.growth));
+    tx__set(f, o, "scale_factor", tx_py_of_float(a, 2));
+    tx__set(f, o, "scale_window", tx_py_of_int(a, (int64_t)tx__option(f, "loss_scale_window")));
+}
+
+/* FP16_UnfusedOptimizer, of those that want tensors: masters are tensors, too. */
+static tx_py *unfused_fp16(tx__file *f, const tx__rank *r)
+{
+    tx_py *o = tx_py_dict(f->a), *groups = tx_py_list(f->a);
+    for (int g = 0; g < r->n_groups; g++) {
+        tx_py *masters = tx_py_list(f->a);
+        for (int i = r->group[g].first; i < r->group[g].first + r->group[g].n; i++)
+            tx__append(f, masters, tx__file_shard(f, TX_PT_F32, 0, &r->row[r->order[i]]));
+        tx__append(f, groups, masters);
+    }
+    set_loss_scale(f, o);
+    tx__set(f, o, "optimizer_state_dict", tx__torch_optimizer(f, r));
+    return tx__set(f, o, "fp32_groups", groups);
+}
+
+/* FP16_Optimizer: groups are flat, and not padded. Of bf16 it has no scale. */
+static tx_py *flat_fp16(tx__file *f, const tx__rank *r)
+{
+    tx_py_arena *a = f->a;
+    tx_py *o = tx_py_dict(a), *inner = tx_py_dict(a), *state = tx_py_dict(a), *groups = tx_py_list(a);
     for (int i = 0; i < r->n_groups; i++) {
         const tx__group *g = &r->group[i];
         tx__set_at(f, state, i, tx__ds_flat_state(f, r, g, 0, g->numel));
@@ -155,12 +189,7 @@ static tx_py *flat_fp16(tx__file *f, const tx__rank *r)
     }
     tx__set(f, inner, "state", state);
     tx__set(f, inner, "param_groups", tx__ds_param_groups(f, r));
-    tx__set(f, o, "dynamic_loss_scale", tx_py_of_bool(a, s.dynamic));
-    tx__set(f, o, "cur_scale", tx_py_of_float(a, s.scale));
-    tx__set(f, o, "cur_iter", tx_py_of_int(a, now));
-    tx__set(f, o, "last_overflow_iter", tx_py_of_int(a, now - 1 - s.growth));
-    tx__set(f, o, "scale_factor", tx_py_of_float(a, 2));
-    tx__set(f, o, "scale_window", tx_py_of_int(a, (int64_t)tx__option(f, "loss_scale_window")));
+    if (f->c->dtype == TX_ST_F16) set_loss_scale(f, o);
     tx__set(f, o, "optimizer_state_dict", inner);
     tx__set(f, o, "fp32_groups_flat", groups);
     return tx__set(f, o, "clip_grad", tx_py_of_float(a, tx__option(f, "clip_grad")));
@@ -169,7 +198,8 @@ static tx_py *flat_fp16(tx__file *f, const tx__rank *r)
 tx_py *tx__ds_plain_optimizer(tx__file *f, const tx__rank *r)
 {
     if (!f->c->with_optim || tx__has_zero(f->c)) return tx_py_none(f->a);
-    return f->c->dtype == TX_ST_F16 ? flat_fp16(f, r) : tx__torch_optimizer(f, r);
+    if (f->c->dtype == TX_ST_F32) return tx__torch_optimizer(f, r);
+    return tx_optimizer_traits(f->c->src->optimizer) & TX_OPTIMIZER_NORMS ? unfused_fp16(f, r) : flat_fp16(f, r);
 }
 
 /* ---- model states ---- */

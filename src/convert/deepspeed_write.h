@@ -10,6 +10,9 @@
 /* Whether a folder has files of ZeRO, of stage c->zero_stage. */
 bool tx__has_zero(const tx_conversion *c);
 
+/* Whether its optimizer sends signs: then bf16 without ZeRO is as fp16. */
+bool tx__is_compressed(const tx_conversion *c);
+
 /* Parameters are named and grouped as the engine does it. */
 tx_status tx__ds_rank_open(tx__rank *r, const tx_conversion *c, tx__place at);
 

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "checkpoint/checkpoint.h"
 #include "convert/sink.h"
+#include "optim/optim.h"
 
 /* The tensors of a part of a native checkpoint, which may have some only, in shapes of their own. */
 typedef struct own_tensors {
@@ -25,7 +26,7 @@ static tx_status move_own(void *user, const tx_ckpt_window *w, bool store)
     return TX_OK;
 }
 
-static tx_status list_own(own_tensors *o, tx_conversion *c, tx_ckpt_part *part)
+static tx_status list_own(own_tensors *o, tx_conversion *c, int number, tx_ckpt_part *part)
 {
     static const char what[] = "names of tensors";
     const tx_params *ps = &c->m->params;
@@ -35,7 +36,7 @@ static tx_status list_own(own_tensors *o, tx_conversion *c, tx_ckpt_part *part)
     TX_TRY(tx_alloc(&o->of, (size_t)ps->n + 1, sizeof *o->of, what));
     for (int row = 0; row < ps->n; row++) {
         tx_param *p = &o->rows.param[o->rows.n];
-        if (!tx_checkpoint_tensor(c->src->native, part->name, &ps->param[row], p)) continue;
+        if (!tx_source_tensor(c->src, number, &ps->param[row], p)) continue;
         o->kept.fragment[o->kept.n++] = (tx_fragment){ .row = o->rows.n, .numel = p->numel };
         o->of[o->rows.n++] = row;
     }
@@ -44,6 +45,13 @@ static tx_status list_own(own_tensors *o, tx_conversion *c, tx_ckpt_part *part)
     part->move = move_own;
     part->user = o;
     return TX_OK;
+}
+
+/* Whether a part of another format's has a number of each tensor. */
+static bool has_numbers(const tx_conversion *c, int part)
+{
+    const tx_optim_type *o = tx_optim_type_of(c->src->optimizer);
+    return o && o->keeps->state[part - 1].of == TX_STATE_OF_TENSORS;
 }
 
 static void free_own(own_tensors *o)
@@ -95,7 +103,8 @@ static tx_status write(tx_conversion *c)
     if (!state.seed) state.seed = (uint64_t)c->cfg->seed;
     TX_TRY(config_of(c, &config));
     tx_status st = TX_OK;
-    for (int i = 1; i < n && !st && c->src->native; i++) st = list_own(&own[i], c, &part[i]);
+    for (int i = 1; i < n && !st; i++)
+        if (c->src->native || has_numbers(c, i)) st = list_own(&own[i], c, i, &part[i]);
     if (!st)
         st = tx_checkpoint_save(&(tx_ckpt_save_args){ .dir = c->out,
                                                       .state = &state,

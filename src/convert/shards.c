@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "convert/upstream.h"
+#include "optim/optim.h"
 
 /* ---- which folder ---- */
 
@@ -121,6 +122,17 @@ tx_status tx__shards_add_tensor(tx__shards *s, const tx__shard_key *key, const t
     return added ? tx__shards_add_segment(s, file, t, 0, tx_pt_numel(t)) : TX_OK;
 }
 
+tx_status tx__shards_add_number(tx__shards *s, const tx__shard_key *key, double number)
+{
+    const int64_t one = 1;
+    bool added;
+    TX_TRY(tx__shards_add(s, key, 1, &one, &added));
+    if (!added) return TX_OK;
+    s->shard[s->n - 1].is_number = true;
+    s->shard[s->n - 1].number = number;
+    return TX_OK;
+}
+
 tx_status tx__shards_add_flat(tx__shards *s, const tx__segments *flat, int64_t at, int64_t n)
 {
     for (size_t i = 0; i < flat->n && n > 0; i++) {
@@ -149,7 +161,7 @@ tx_status tx__shards_sort(tx__shards *s, const char *path)
 {
     for (size_t i = 0; i < s->n; i++) {
         const tx__shard_of *e = &s->shard[i];
-        int64_t have = 0, want;
+        int64_t have = e->is_number, want;
         for (int k = 0; k < e->n_segments; k++) have += s->segment[e->segment + (size_t)k].n;
         if (e->n_dims < 1 || e->n_dims > 2 || __builtin_mul_overflow(e->dim[0], e->dim[1], &want) || want != have)
             return TX_FAIL(
@@ -196,12 +208,28 @@ static tx_param as_there(const tx__shards *s, const tx_param *p, const tx__shard
     return q;
 }
 
+/* What tensor ranks have of their shards: one number here. */
+static tx_status check_number(const tx_source *src, const tx_param *p, int part)
+{
+    const tx__shards *s = src->impl;
+    const tx__shard_of *first = tx__shards_find(s, p->name, part, 0), *e;
+    for (int t = 1; t < s->n_tp; t++)
+        if ((e = tx__shards_find(s, p->name, part, t)) && e->number != first->number)
+            tx_warn_once("%s: its %d tensor-parallel ranks have a %s each of their parts of %s and of others: that of "
+                         "the first is taken for the whole",
+                         src->path, s->n_tp, src->part[part], p->name);
+    return TX_OK;
+}
+
 static tx_status check_shape(const tx_source *src, const tx_param *p, int part)
 {
     const tx__shards *s = src->impl;
+    const tx_optim_theirs theirs = part ? tx_optim_theirs_of(src->optimizer, part - 1) : TX_THEIRS_SAME;
+    if (theirs == TX_THEIRS_ZERO || theirs == TX_THEIRS_WEIGHTS) return TX_OK;
     const tx__shard_of *e = tx__shards_find(s, p->name, part, 0);
     if (!e)
         return TX_FAIL(TX_ERR_FORMAT, "%s: holds no %s of %s", src->path, part ? src->part[part] : "weights", p->name);
+    if (e->is_number) return check_number(src, p, part);
     tx_param q = as_there(s, p, e);
     for (int t = 0; t < (q.split_dim < 0 ? 1 : s->n_tp); t++) {
         e = tx__shards_find(s, p->name, part, t);
@@ -369,7 +397,18 @@ void tx__shards_set_version(tx_source *src, int version)
 tx_status tx__shards_read(tx_source *src, const tx_model *m, int part, const tx_param *p, float *whole)
 {
     const tx__shards *s = src->impl;
-    tx_param q = as_there(s, p, tx__shards_find(s, p->name, part, 0));
+    const tx_optim_theirs theirs = part ? tx_optim_theirs_of(src->optimizer, part - 1) : TX_THEIRS_SAME;
+    if (theirs == TX_THEIRS_ZERO) {
+        memset(whole, 0, (size_t)(p->whole[0] * (p->n_dims == 2 ? p->whole[1] : 1)) * sizeof *whole);
+        return TX_OK;
+    }
+    if (theirs == TX_THEIRS_WEIGHTS) part = 0;
+    const tx__shard_of *e = tx__shards_find(s, p->name, part, 0);
+    if (e->is_number) {
+        *whole = (float)e->number;
+        return TX_OK;
+    }
+    tx_param q = as_there(s, p, e);
     int64_t width = p->n_dims == 2 ? p->whole[1] : 1;
     int64_t rows = q.whole[0] < p->whole_logical ? q.whole[0] : p->whole_logical;
     memset(whole + rows * width, 0, (size_t)((p->whole[0] - rows) * width) * sizeof *whole);

@@ -26,6 +26,8 @@ typedef struct tx__shard_of {
     int64_t dim[2];
     size_t segment; /* first of tx__shards.segment */
     int n_segments;
+    bool is_number; /* of the tensor; it has no segments */
+    double number;
 } tx__shard_of;
 
 typedef struct tx__shards {
@@ -69,6 +71,9 @@ tx_status tx__shards_add_segment(tx__shards *s, const tx_pt *file, const tx_pt_t
 
 /* A tensor that is a shard: both in one. */
 tx_status tx__shards_add_tensor(tx__shards *s, const tx__shard_key *key, const tx_pt *file, const tx_pt_tensor *t);
+
+/* A number that a rank has of its shard. */
+tx_status tx__shards_add_number(tx__shards *s, const tx__shard_key *key, double number);
 
 /* Elements [at, at + n) of what several tensors hold one after the other, as segments of the last shard. */
 typedef struct tx__segments {

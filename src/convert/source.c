@@ -340,6 +340,21 @@ static tx_status find_part(const tx_source *src, const char *name, int *number)
                    src->path, name);
 }
 
+bool tx_source_tensor(const tx_source *src, int part, const tx_param *p, tx_param *tensor)
+{
+    if (src->native) return tx_checkpoint_tensor(src->native, src->part[part], p, tensor);
+    *tensor = tx_param_shard(p, 1, 0);
+    if (!part || !src->optimizer) return true;
+    const tx_optim_keeps *keeps = tx_optim_type_of(src->optimizer)->keeps;
+    if (keeps->state[part - 1].of != TX_STATE_OF_TENSORS) return true;
+    tensor->n_dims = 1;
+    tensor->numel = tensor->dim[0] = tensor->dim[1] = tensor->whole[0] = tensor->whole[1] = 1;
+    tensor->rows_logical = tensor->whole_logical = 1;
+    tensor->n_parts = 1;
+    tensor->split_dim = -1;
+    return true;
+}
+
 tx_status tx_source_read_whole(tx_source *src, const tx_model *m, int part, const tx_param *p, float *whole)
 {
     return src->type->read(src, m, part, p, whole);
@@ -422,15 +437,24 @@ static tx_status is_all_state(const tx_source *src, const tx_ckpt_part *part, in
     return TX_OK;
 }
 
-static tx_status read_parts(tx_source *src, const tx_model *m, const target *t)
+/* A part may have tensors of its own: then a target of that. */
+static target target_of(const target *t, int k)
 {
-    for (int k = 0; k < t->n_parts; k++) {
+    target own = *t;
+    if (t->part[k].rows) own.ps = t->part[k].rows, own.kept = t->part[k].kept;
+    return own;
+}
+
+static tx_status read_parts(tx_source *src, const tx_model *m, const target *all)
+{
+    for (int k = 0; k < all->n_parts; k++) {
+        const target t = target_of(all, k);
         int number;
-        TX_TRY(find_part(src, t->part[k].name, &number));
-        for (int i = 0; i < m->params.n; i++) {
-            if (!is_kept(t->kept, i)) continue;
-            TX_TRY(tx_source_read_whole(src, m, number, &m->params.param[i], t->whole));
-            TX_TRY(give_row(t, k, i));
+        TX_TRY(find_part(src, t.part[k].name, &number));
+        for (int i = 0; i < t.ps->n; i++) {
+            if (!is_kept(t.kept, i)) continue;
+            TX_TRY(tx_source_read_whole(src, m, number, &t.ps->param[i], t.whole));
+            TX_TRY(give_row(&t, k, i));
         }
     }
     return TX_OK;

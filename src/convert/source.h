@@ -121,6 +121,9 @@ tx_status tx_source_check(tx_source *src, const tx_model *m);
 tx_status tx_source_read(tx_source *src, const tx_model *m, const tx_fragments *kept, const tx_ckpt_part *part,
                          int n_parts);
 
+/* What part src->part[part] has of a parameter, as a tensor: of its shape, or of another. False: nothing. */
+bool tx_source_tensor(const tx_source *src, int part, const tx_param *p, tx_param *tensor);
+
 /* One parameter of part src->part[part], whole, from any format; not collective.   @whole [p->whole] */
 tx_status tx_source_read_whole(tx_source *src, const tx_model *m, int part, const tx_param *p, float *whole);
 

@@ -25,12 +25,19 @@ tx__torch_state tx__torch_state_like(enum tx_optimizer_kind kind)
 static int matches(const tx_py *state, const tx_py *group, const tx_optim_type *o, tx__torch_state *has)
 {
     int n = 0;
-    for (int k = 0; k < o->keeps->n; k++, n++) {
+    double number;
+    for (int k = 0; k < o->keeps->n; k++) {
         const char *other = o->other_name[k];
-        if (tx_py_tensor(tx_py_get(state, has->name[k]))) continue;
-        if (!other || !tx_py_tensor(tx_py_get(state, other))) return 0;
-        has->name[k] = other;
+        const tx_py *v = tx_py_get(state, has->name[k]);
+        if (o->theirs[k] == TX_THEIRS_ZERO || o->theirs[k] == TX_THEIRS_WEIGHTS) continue;
+        bool there = tx_optim_is_number(has->kind, k) ? tx_py_float(v, &number) : tx_py_tensor(v) != NULL;
+        if (!there && o->theirs[k] == TX_THEIRS_LATER) continue;
+        if (!there && (!other || !tx_py_tensor(tx_py_get(state, other)))) return 0;
+        if (!there) has->name[k] = other;
+        n++;
     }
+    for (const tx_optim_mark *m = o->mark; m->key; m++, n++)
+        if (!tx_py_get(state, m->key)) return 0;
     for (const tx_optim_member *m = o->member; group && m && m->key; m++) {
         if (!m->option[0]) continue; /* a class has it, another of the same optimizer not */
         if (!tx_py_get(group, m->key)) return 0;
@@ -80,6 +87,21 @@ static tx_status add_part(tx__shards *s, const tx__optim_file *f, const tx__row 
     return added ? tx__shards_add_segment(s, f->file, t, at, n) : TX_OK;
 }
 
+/* Buffer k of a parameter's state. */
+static tx_status add_buffer(tx__shards *s, const tx__optim_file *f, const tx__row *row, int k, const tx_py *v,
+                            int64_t at)
+{
+    const tx__shard_key key = { row->name, 1 + k, row->whole ? 0 : f->tp_rank };
+    const tx_optim_theirs theirs = tx_optim_theirs_of(f->has->kind, k);
+    double number = 0;
+    if (theirs == TX_THEIRS_ZERO || theirs == TX_THEIRS_WEIGHTS) return TX_OK;
+    if (!tx_optim_is_number(f->has->kind, k)) return add_part(s, f, row, 1 + k, v, at);
+    if (!tx_py_float(v, &number) && theirs != TX_THEIRS_LATER)
+        return TX_FAIL(TX_ERR_FORMAT, "%s: the optimizer's state of %s holds no %s", tx_pt_path(f->file), row->name,
+                       f->has->name[k]);
+    return row->copy ? TX_OK : tx__shards_add_number(s, &key, number);
+}
+
 /* Adam's t: of a parameter's state, or of the group, where apex has it. */
 static void raise_step(const tx_py *state, const tx_py *group, int64_t *step)
 {
@@ -107,7 +129,7 @@ static tx_status add_next(tx__shards *s, const tx__optim_file *f, const tx__row 
     const tx_py *mine = tx_py_get_int(g->state, number);
     int64_t at = flat ? g->at : 0;
     if (g->masters) TX_TRY(add_part(s, f, row, 0, flat ? g->masters : tx_py_item(g->masters, g->k), at));
-    for (int k = 0; k < f->has->n; k++) TX_TRY(add_part(s, f, row, 1 + k, tx_py_get(mine, f->has->name[k]), at));
+    for (int k = 0; k < f->has->n; k++) TX_TRY(add_buffer(s, f, row, k, tx_py_get(mine, f->has->name[k]), at));
     raise_step(mine, g->torch_group, step);
     g->k++;
     g->at += tx_pt_numel(row->tensor);

@@ -346,7 +346,7 @@ tx_status tx__file_end(tx__file *f, const char *dir, const char *name, const tx_
 {
     char path[TX__PATH_CAP];
     tx_status st = tx_path_join(path, sizeof path, dir, name);
-    if (!st) st = tx_pt_write(path, f->short_of_memory ? NULL : root, fetch, f->c);
+    if (!st) st = f->failed ? f->failed : tx_pt_write(path, f->short_of_memory ? NULL : root, fetch, f->c);
     free_file(f);
     return st;
 }
@@ -835,37 +835,25 @@ tx_py *tx__param_group(tx__file *f, const tx__group *like, int64_t first, int64_
         set_bool(f, g, "bias_correction", !by || tx_lamb_correction_of(by) != TX_LAMB_CORRECT_NONE);
         tx__set(f, g, "max_grad_norm", tx_py_of_float(a, 0)); /* gradients are clipped before */
     }
+    if (tx_optimizer_traits(f->c->src->optimizer) & TX_OPTIMIZER_COMPRESSED) {
+        set_bool(f, g, "bias_correction", true); /* read and not used */
+        tx__set(f, g, "max_grad_norm", tx_py_of_float(a, 0));
+    }
     set_int(f, g, "step", f->c->src->state.optim_step);
     return tx__set(f, g, "params", params);
 }
 
 /* With ZeRO the class that has another name is the one that DeepSpeed can use: it puts all parameters of a torch
  * Adagrad into one group, and then misses the second. */
-tx_py *tx__optim_state(tx__file *f, const tx_py *const *state)
+tx_py *tx__optim_state(tx__file *f, const tx_py *const *state, int64_t numel)
 {
     const tx_optim_type *o = tx__optim_of(f->c);
     const int64_t step = f->c->src->state.optim_step;
     const bool other = f->c->zero_stage && o->other_name[0];
     tx_py *s = tx_py_dict(f->a);
     tx__set(f, s, "step", o->counts || other ? tx_py_of_int(f->a, step) : tx__file_number(f, (float)step));
-    for (int k = 0; k < o->keeps->n; k++) tx__set(f, s, other ? o->other_name[k] : o->keeps->state[k].name, state[k]);
+    for (int k = 0; k < o->keeps->n; k++)
+        if (state[k]) tx__set(f, s, other ? o->other_name[k] : o->keeps->state[k].name, state[k]);
+    for (const tx_optim_mark *m = o->mark; m->key; m++) set_int(f, s, m->key, m->value ? m->value : numel);
     return s;
-}
-
-tx_py *tx__torch_optimizer(tx__file *f, const tx__rank *r)
-{
-    tx_py *o = tx_py_dict(f->a), *state = tx_py_dict(f->a), *groups = tx_py_list(f->a);
-    for (int g = 0; g < r->n_groups; g++) {
-        const tx__group *group = &r->group[g];
-        for (int i = group->first; i < group->first + group->n; i++) {
-            const tx__rank_row *row = &r->row[r->order[i]];
-            const tx_py *one[TX_OPTIM_MAX_STATE];
-            for (int k = 0; k < tx__optim_of(f->c)->keeps->n; k++)
-                one[k] = tx__file_shard(f, TX_PT_F32, tx__state_part(f->c, k), row);
-            tx__set_at(f, state, i, tx__optim_state(f, one));
-        }
-        tx__append(f, groups, tx__param_group(f, group, group->first, group->n));
-    }
-    tx__set(f, o, "state", state);
-    return tx__set(f, o, "param_groups", groups);
 }

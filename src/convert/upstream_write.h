@@ -97,6 +97,7 @@ typedef struct tx__file {
     json_t *options;         /* the conversion's, the source's own above them */
     struct tx__store *store; /* owned */
     bool short_of_memory;    /* a value could not be made: the file is not written */
+    tx_status failed;        /* or not be read */
 } tx__file;
 
 tx_status tx__file_begin(tx__file *f, tx_conversion *c);
@@ -141,8 +142,10 @@ tx_py *tx__param_group(tx__file *f, const tx__group *like, int64_t first, int64_
 /* state_dict() of torch's AdamW over the rank's parameters as they are. */
 tx_py *tx__torch_optimizer(tx__file *f, const tx__rank *r);
 
-/* {'step', 'exp_avg', 'exp_avg_sq'}, for the optimizer whose state these files hold.   @state [its n_state] */
-tx_py *tx__optim_state(tx__file *f, const tx_py *const *state);
+/* {'step', 'exp_avg', 'exp_avg_sq'} of so many elements, for the optimizer whose state these files hold.
+ * @state [its n_state]; NULL: left out */
+tx_py *tx__optim_state(tx__file *f, const tx_py *const *state, int64_t numel);
+bool tx__has_buffer(const tx__file *f, int k); /* whether files have its k-th */
 
 /* fp16's loss scale in the saved run, else as a run begins; growth: iterations since it changed. */
 typedef struct tx__loss_scale {

@@ -71,18 +71,19 @@ typedef struct tx_optimizer_buffer {
       { "exp_avg_sq_col", TX_STATE_OF_COLUMNS }, { "exp_avg_sq", TX_STATE_OF_VECTORS })                               \
     X(TX_OPTIMIZER_ONEBIT_ADAM, "onebitadam", tx_optim_onebit_adam, "OneBitAdam", NULL,                             \
       "freeze_step|cuda_aware|comm_backend_name|betas|eps|bias_correction|eps_inside_sqrt|amsgrad",                 \
-      TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_COMPRESSED, \
+      TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_DEEPSPEED | TX_OPTIMIZER_COMPRESSED, \
       { "exp_avg", TX_STATE_OF_ALL }, { "exp_avg_sq", TX_STATE_OF_ALL }) \
     X(TX_OPTIMIZER_ZEROONE_ADAM, "zerooneadam", tx_optim_zeroone_adam, "ZeroOneAdam", NULL,                         \
       "var_freeze_step|var_update_scaler|local_step_scaler|local_step_clipper|cuda_aware|comm_backend_name|betas|"  \
       "eps|bias_correction|eps_inside_sqrt|amsgrad",                                                                \
-      TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_COMPRESSED, \
+      TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_DEEPSPEED | TX_OPTIMIZER_COMPRESSED, \
       { "exp_avg", TX_STATE_OF_ALL }, { "exp_avg_sq", TX_STATE_OF_ALL }, { "momentum_accumulator", TX_STATE_OF_ALL }, \
       { "shared_weights", TX_STATE_OF_ALL }) \
     X(TX_OPTIMIZER_ONEBIT_LAMB, "onebitlamb", tx_optim_onebit_lamb, "OneBitLamb", NULL,                             \
       "freeze_step|cuda_aware|comm_backend_name|betas|eps|bias_correction|eps_inside_sqrt|amsgrad|max_coeff|"       \
       "min_coeff|coeff_beta|factor_max|factor_min|factor_threshold",                                                \
-      TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_NORMS | TX_OPTIMIZER_COMPRESSED,                     \
+      TX_OPTIMIZER_MOMENTS | TX_OPTIMIZER_BETAS | TX_OPTIMIZER_DEEPSPEED | TX_OPTIMIZER_NORMS |                     \
+          TX_OPTIMIZER_COMPRESSED,                                                                                  \
       { "exp_avg", TX_STATE_OF_ALL }, { "exp_avg_sq", TX_STATE_OF_ALL }, { "exp_avg_sq_fresh", TX_STATE_OF_ALL },   \
       { "lamb_coeff_freeze", TX_STATE_OF_TENSORS }, { "last_factor", TX_STATE_OF_TENSORS },                         \
       { "scaling_coeff", TX_STATE_OF_TENSORS })

@@ -71,14 +71,14 @@ static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, con
     return TX_OK;
 }
 
-static const tx_optim_member member[] = { { "betas", { "adam_beta1", "adam_beta2" } },
-                                          { "eps", { "adam_eps" } },
-                                          { "max_coeff", { "lamb_max_coeff" } },
-                                          { "min_coeff", { "lamb_min_coeff" } },
-                                          { .key = NULL } };
+const tx_optim_member tx__lamb_member[] = { { "betas", { "adam_beta1", "adam_beta2" } },
+                                            { "eps", { "adam_eps" } },
+                                            { "max_coeff", { "lamb_max_coeff" } },
+                                            { "min_coeff", { "lamb_min_coeff" } },
+                                            { .key = NULL } };
 
 const tx_optim_type tx_optim_lamb = { .keeps = &tx_optim_lamb_keeps,
-                                      .member = member,
+                                      .member = tx__lamb_member,
                                       .counts = true,
                                       .betas = { offsetof(tx_config, adam_beta1), offsetof(tx_config, adam_beta2) },
                                       .eps = offsetof(tx_config, adam_eps),

@@ -69,6 +69,7 @@ static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, con
 }
 
 const tx_optim_type tx_optim_onebit_adam = { .keeps = &tx_optim_onebit_adam_keeps,
+                                             .mark = { { "tensor_size", 0 } },
                                              .member = tx__adam_member,
                                              .counts = true,
                                              .betas = { offsetof(tx_config, adam_beta1),

@@ -119,7 +119,8 @@ static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, con
 }
 
 const tx_optim_type tx_optim_onebit_lamb = { .keeps = &tx_optim_onebit_lamb_keeps,
-                                             .member = tx__adam_member,
+                                             .theirs = { [SCALING] = TX_THEIRS_LATER },
+                                             .member = tx__lamb_member,
                                              .counts = true,
                                              .betas = { offsetof(tx_config, adam_beta1),
                                                         offsetof(tx_config, adam_beta2) },

@@ -32,6 +32,16 @@ const tx_optim_type *tx_optim_type_of(enum tx_optimizer_kind kind)
     return types[kind];
 }
 
+bool tx_optim_is_number(enum tx_optimizer_kind kind, int k)
+{
+    return kind && tx_optim_type_of(kind)->keeps->state[k].of == TX_STATE_OF_TENSORS;
+}
+
+tx_optim_theirs tx_optim_theirs_of(enum tx_optimizer_kind kind, int k)
+{
+    return kind ? tx_optim_type_of(kind)->theirs[k] : TX_THEIRS_SAME;
+}
+
 const tx_optim_type *tx_optim_type_at(int i)
 {
     return i + 1 < N_TYPES ? types[i + 1] : NULL; /* kinds begin at 1 */

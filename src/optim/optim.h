@@ -103,6 +103,20 @@ typedef struct tx_optim_signs {
 
 enum { TX_OPTIM_LINE = 240 };
 
+/* Of a buffer of state, what another program's checkpoints have; of TX_STATE_OF_TENSORS a number in each tensor's. */
+typedef enum tx_optim_theirs {
+    TX_THEIRS_SAME,
+    TX_THEIRS_LATER,  /* a number that is there once it was found, and 0 here until then */
+    TX_THEIRS_ZERO,   /* nothing that is read again: it begins at 0 */
+    TX_THEIRS_WEIGHTS /* nothing: it begins as what the weights are */
+} tx_optim_theirs;
+
+/* What a tensor's state has besides. */
+typedef struct tx_optim_mark {
+    const char *key;
+    int64_t value; /* 0: the tensor's elements */
+} tx_optim_mark;
+
 /* Its buffers of state. */
 typedef struct tx_optim_keeps {
     int n;
@@ -112,6 +126,8 @@ typedef struct tx_optim_keeps {
 typedef struct tx_optim_type {
     const tx_optim_keeps *keeps;                /* what its row says */
     const char *other_name[TX_OPTIM_MAX_STATE]; /* as another class of theirs calls it, or NULL */
+    tx_optim_theirs theirs[TX_OPTIM_MAX_STATE];
+    tx_optim_mark mark[3];         /* no key: the last one was before it */
     const tx_optim_member *member; /* of one that Megatron's or DeepSpeed's checkpoints hold; NULL at the end */
     bool counts;                   /* their state's step is a whole number, not a tensor */
     size_t betas[2], eps;          /* places of their options in a tx_config; 0: it has none */
@@ -139,6 +155,7 @@ typedef struct tx_optim_type {
 } tx_optim_type;
 
 extern const tx_optim_member tx__adam_member[]; /* adam.c; of all optimizers with Adam's options and no more */
+extern const tx_optim_member tx__lamb_member[]; /* lamb.c */
 
 /* Of each row: tx_optim_adam in adam.c, ...; and in optim.c the row's buffers, tx_optim_adam_keeps. */
 #define TX_OPTIM_DECLARE(constant, word, type, ...) \
@@ -152,6 +169,11 @@ const tx_optim_type *tx_optim_type_of(enum tx_optimizer_kind kind);
 /* What betas and eps are by the options; 0 where it has none. */
 void tx_optim_betas_of(const tx_optim_type *type, const tx_config *cfg, double betas[2]);
 double tx_optim_eps_of(const tx_optim_type *type, const tx_config *cfg);
+
+/* Of a kind's k-th buffer: whether it is a number of each tensor, and what other programs' files have of it. Of 0
+ * nothing is special. */
+bool tx_optim_is_number(enum tx_optimizer_kind kind, int k);
+tx_optim_theirs tx_optim_theirs_of(enum tx_optimizer_kind kind, int k);
 
 /* The types of all optimizers whose state a checkpoint can hold: the i-th, from 0 on; NULL after the last. */
 const tx_optim_type *tx_optim_type_at(int i);

@@ -205,6 +205,9 @@ static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, con
 }
 
 const tx_optim_type tx_optim_zeroone_adam = { .keeps = &tx_optim_zeroone_adam_keeps,
+                                              .theirs = { [U] = TX_THEIRS_ZERO, [A] = TX_THEIRS_WEIGHTS },
+                                              /* from a checkpoint its intervals begin at 1 again */
+                                              .mark = { { "tensor_size", 0 }, { "var_interval", 1 } },
                                               .member = tx__adam_member,
                                               .counts = true,
                                               .betas = { offsetof(tx_config, adam_beta1),

@@ -194,6 +194,10 @@ static tx_status rates_from_json(const tx_trainer *t, const tx_source *from, tx_
     const tx_optim *o = &t->zero.optim;
     bool apart = signs_after(t, from).apart;
     if (!o->type->n_alone || (!saved && !apart)) return TX_OK;
+    if (!from->native) { /* all ranks go on from the same weights */
+        for (int i = 0; i < o->n_groups && rates; i++) rates[i] = (tx_optim_rates){ { 0 }, 0 };
+        return TX_OK;
+    }
     if (!saved || !apart)
         return TX_FAIL(
             TX_ERR_ARG,
