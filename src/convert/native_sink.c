@@ -98,7 +98,7 @@ static tx_status write(tx_conversion *c)
     json_t *config;
     int n = c->with_optim ? c->src->n_parts : 1;
     for (int i = 0; i < n; i++) part[i] = (tx_ckpt_part){ .name = c->src->part[i], .move = move, .user = c };
-    if (!c->src->type->resumes) state.vocab_size = c->m->vocab_size;
+    if (!c->src->type->resumes || !state.vocab_size) state.vocab_size = c->m->vocab_size;
     state.tokenizer = c->tokenizer;
     if (!state.seed) state.seed = (uint64_t)c->cfg->seed;
     TX_TRY(config_of(c, &config));

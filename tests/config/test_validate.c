@@ -158,6 +158,9 @@ static const struct broken {
       "--muon-coefficient-type cubic5 is of 5 steps, but --muon-num-ns-steps is 6" },
     { "pretrain-gpt", GOOD "--optimizer muon --save-format megatron --save none",
       "--save-format megatron has no place for the state of --optimizer muon: save native, or --no-save-optim" },
+    { "pretrain-gpt", GOOD "--optimizer onebitadam --bf16 --save-format deepspeed --save none",
+      "--save-format deepspeed: with --bf16 DeepSpeed's pipeline engine would give each rank a part of the state of "
+      "--optimizer onebitadam, which it needs whole: --no-pipeline-parallel and one stage, --fp16, or save native" },
     { "pretrain-gpt", GOOD "--muon-momentum 1", "--muon-momentum 1 must be less than 1" },
     { "pretrain-gpt", GOOD "--adam-beta2 1", "--adam-beta2 1 must be less than 1" },
     { "pretrain-gpt", GOOD "--optimizer lamb --lamb-min-coeff 3 --lamb-max-coeff 2",

@@ -130,6 +130,63 @@ static void bert(void **state)
     compare_all("bert_classic_tp1", "bert_classic_tp1", "megatron", 3, 4);
 }
 
+/* Of parameter p's tensor in a part, which may be one number; what DeepSpeed drops when it loads begins again. */
+static void compare_state(opened *o, const tx_safetensors *f, int part, const tx_param *p)
+{
+    tx_param own;
+    assert_true(tx_source_tensor(&o->src, part, p, &own));
+    const char *word = o->src.part[part];
+    const bool shared = !strcmp(word, "shared_weights"), moved = !strcmp(word, "momentum_accumulator");
+    const tx_st_tensor *t = expected(f, shared ? TX_CKPT_MODEL : moved ? "exp_avg" : word, p->name);
+    if (!t) fail_msg("no %s of %s", word, p->name);
+    ASSERT_OK(tx_source_read_whole(&o->src, o->m, part, &own, o->whole));
+    assert_int_equal(t->bytes / sizeof(float), tx_param_whole_numel(&own));
+    for (int64_t i = 0; i < tx_param_whole_numel(&own) && moved; i++) assert_true(o->whole[i] == 0);
+    if (!moved && memcmp(o->whole, t->data, t->bytes)) fail_msg("%s of %s differs", word, p->name);
+}
+
+static void compare_onebit(const char *name, enum tx_optimizer_kind optimizer, int parts, int64_t step)
+{
+    opened o;
+    tx_safetensors *f;
+    char path[512];
+    open_folder(&o, name);
+    snprintf(path, sizeof path, UPSTREAM "%s/step.safetensors", name);
+    ASSERT_OK(tx_safetensors_open(&f, data_path(path)));
+    assert_int_equal(o.src.optimizer, optimizer);
+    assert_int_equal(o.src.n_parts, parts);
+    for (int part = 0; part < parts; part++)
+        for (int i = 0; i < o.m->params.n; i++) compare_state(&o, f, part, &o.m->params.param[i]);
+    assert_int_equal(o.src.state.iteration, 11);
+    assert_int_equal(o.src.state.optim_step, step);
+    tx_safetensors_close(f);
+    close_folder(&o);
+}
+
+/* After a freeze: tensors and numbers of each; flat groups and a local interval that has not ended. */
+static void onebit(void **state)
+{
+    (void)state;
+    compare_onebit("ds_onebit_lamb_fp32", TX_OPTIMIZER_ONEBIT_LAMB, 7, 10);
+    compare_onebit("ds_zeroone_fp16", TX_OPTIMIZER_ZEROONE_ADAM, 5, 11);
+}
+
+/* No program said how many of its rows pad: they are tokens of the native checkpoint's model. */
+static void all_rows_are_tokens(void **state)
+{
+    (void)state;
+    char flags[1024];
+    tx_config *cfg;
+    opened o;
+    snprintf(flags, sizeof flags, "--to native %s %s", data_path(UPSTREAM "ds_zeroone_fp16"), in_scratch("native"));
+    ASSERT_OK(tx_config_parse_string(&cfg, "convert", flags));
+    ASSERT_OK(tx_convert(cfg));
+    tx_config_free(cfg);
+    open_at(&o, in_scratch("native"));
+    assert_int_equal(o.src.state.vocab_size, 8);
+    close_folder(&o);
+}
+
 /* The run of that folder goes on to step 8, where Megatron's own has these weights. */
 static void bert_goes_on(void **state)
 {
@@ -268,7 +325,7 @@ int main(void)
         cmocka_unit_test(many_names),   cmocka_unit_test(deepspeed), cmocka_unit_test(universal),
         cmocka_unit_test(megatron),     cmocka_unit_test(bert),      SCRATCH_TEST(bert_goes_on),
         cmocka_unit_test(old_versions), cmocka_unit_test(schedules), SCRATCH_TEST(release),
-        SCRATCH_TEST(incomplete),
+        SCRATCH_TEST(incomplete),       cmocka_unit_test(onebit),    SCRATCH_TEST(all_rows_are_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
