@@ -6,9 +6,11 @@
 . "$(dirname "$0")/mpi.sh"
 
 train() { # OUT RANKS FLAGS...
-    timeout 120 "$TRIAX" torchrun --nproc-per-node "$2" pretrain-gpt --num-layers 2 --hidden-size 64 --num-attention-heads 4 \
-        --seq-length 32 --max-position-embeddings 32 --tokenizer-type NullTokenizer --vocab-size 128 --mock-data \
-        --micro-batch-size 2 --global-batch-size 8 --train-iters 12 --lr 1e-3 --log-interval 1 --eval-interval 100 --eval-iters 0 \
+    local ranks=
+    [ "$2" -eq 1 ] || ranks="torchrun --nproc-per-node $2"
+    timeout 120 "$TRIAX" $ranks pretrain-gpt --num-layers 1 --hidden-size 16 --num-attention-heads 2 \
+        --seq-length 8 --max-position-embeddings 8 --tokenizer-type NullTokenizer --vocab-size 31 --mock-data \
+        --micro-batch-size 2 --global-batch-size 4 --train-iters 12 --lr 1e-3 --log-interval 1 --eval-interval 100 --eval-iters 0 \
         --threads 1 "${@:3}" >"$1" 2>&1 || { cat "$1" >&2; die "training: ${*:2}"; }
 }
 sums() { (cd "$1/iter_0000012" && sha256sum ./*.safetensors); }
