@@ -325,7 +325,9 @@ TX_API tx_status tx_op_embedding_bwd(tx_ctx *c, const tx_embedding_bwd_args *a);
  *  n_valid > 1)  1 - α at y_i and α / (n_valid - 1) everywhere else. With weight it also computes the
  *  gradient of z, weight[i] (softmax(z_i)_j - q_j), and 0 in columns j >= n_valid. The gradient goes into dz, and z is
  *  then overwritten too; without dz it goes into z itself. Without weight z is unchanged.
- *  y_i = -1 is ignored (loss 0, gradient 0); any other y_i outside [0, n_valid) is TX_ERR_ARG. */
+ *  With z_weight w > 0 the objective is loss[i] + z_loss[i], z_loss[i] = w (log Σ_{j < n_valid} exp z_ij)², so that the
+ *  gradient of z also has weight[i] 2 w log Σ exp z_i softmax(z_i)_j; loss stays as it is. PaLM, arXiv:2204.02311 §5.
+ *  y_i = -1 is ignored (both losses 0, gradient 0); any other y_i outside [0, n_valid) is TX_ERR_ARG. */
 typedef struct tx_cross_entropy_args {
     tx_tensor loss;   /* [rows], out, nats; wide */
     tx_tensor z;      /* [rows, v], row stride may exceed v; in, and out if weight is present; value or wide */
@@ -334,6 +336,8 @@ typedef struct tx_cross_entropy_args {
     tx_tensor weight; /* [rows]: d(total)/d(loss_i); wide; optional */
     int64_t n_valid;  /* columns from here on are padding of the vocabulary */
     double smoothing; /* below 1 */
+    double z_weight;
+    tx_tensor z_loss; /* [rows], out; wide; optional */
 } tx_cross_entropy_args;
 TX_API tx_status tx_op_cross_entropy(tx_ctx *c, const tx_cross_entropy_args *a);
 
@@ -343,11 +347,11 @@ TX_API tx_status tx_op_cross_entropy(tx_ctx *c, const tx_cross_entropy_args *a);
 typedef tx_status tx_exchange_fn(tx_ctx *c, tx_tensor all, tx_tensor mine);
 
 /* head_loss: the output head and its loss as one op, in chunks of rows, so that the logits are never all in memory.
- *  z = x Wᵀ + bias, loss as cross_entropy, and with weight also dx = dz W, dW = dzᵀ x + beta dW with gemm's beta, and
+ *  z = x Wᵀ + bias, losses as cross_entropy, and with weight also dx = dz W, dW = dzᵀ x + beta dW with gemm's beta, and
  *  dbias += Σ_rows dz.
  *  Scratch: chunk × v. Logits are wide; dz is rounded to a value (dtype T) before it is multiplied and summed.
  *  If W's rows are split over n_parts ranks, w, dw, bias and dbias have the rows of this rank. dx is this part's
- *  contribution, which the caller sums over the parts. loss is that of the whole vocabulary. Megatron-LM
+ *  contribution, which the caller sums over the parts. Losses are those of the whole vocabulary. Megatron-LM
  * arXiv:1909.08053 §3. */
 typedef struct tx_head_loss_args {
     tx_tensor loss;   /* [rows], out; wide */
@@ -364,6 +368,8 @@ typedef struct tx_head_loss_args {
     bool accumulate;
     int64_t n_parts, part;    /* 0: W is not split */
     tx_exchange_fn *exchange; /* with n_parts > 1 */
+    double z_weight;
+    tx_tensor z_loss; /* [rows], out; wide; optional */
 } tx_head_loss_args;
 TX_API tx_status tx_op_head_loss(tx_ctx *c, const tx_head_loss_args *a);
 

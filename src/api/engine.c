@@ -294,7 +294,8 @@ tx_status tx_engine_evaluate(tx_engine *e, const void *batch, double *loss)
     tx_loss_sum sum[TX_MAX_LOSSES];
     TX_TRY(tx__engine_ended(e, tx_trainer_evaluate(e->trainer, batch, e->trainer->b, sum)));
     *loss = 0;
-    for (int k = 0; k < e->trainer->model->n_losses; k++) *loss += sum[k].n ? sum[k].sum / (double)sum[k].n : 0;
+    for (int k = 0; k < tx_model_n_scored(e->trainer->model); k++)
+        *loss += sum[k].n ? sum[k].sum / (double)sum[k].n : 0;
     return TX_OK;
 }
 
@@ -319,7 +320,7 @@ tx_status tx_engine_eval_batch(tx_engine *e, int64_t n_samples, tx_read_fn *read
     TX_TRY(tx_trainer_require_idle(e->trainer, "samples are evaluated"));
     TX_TRY(tx__engine_ended(e, tx_trainer_score(e->trainer, n_samples, read, user, mean, NULL)));
     *loss = 0;
-    for (int k = 0; k < e->trainer->model->n_losses; k++) *loss += mean[k];
+    for (int k = 0; k < tx_model_n_scored(e->trainer->model); k++) *loss += mean[k];
     return TX_OK;
 }
 

@@ -152,7 +152,7 @@ static tx_status run_samples(tx_model *m, const tx_config *cfg, int64_t vocab_si
     k.cfg.seq_length = s;
     k.cfg.micro_batch_size = N_SAMPLES;
     for (int64_t j = 0; j < N_SAMPLES; j++) n += tokens_of(s, j);
-    out->n_pairs = m->n_losses > 1 ? N_SAMPLES : 0;
+    out->n_pairs = tx_model_n_scored(m) > 1 ? N_SAMPLES : 0;
     TX_GOTO(take_rows(out, n, m->n_valid));
     TX_GOTO(tx_alloc(&out->pair, (size_t)out->n_pairs * 2, sizeof *out->pair, "logits"));
     TX_GOTO(tx_ctx_init(&k.ctx, "cpu", 0));

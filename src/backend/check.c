@@ -1,5 +1,7 @@
 /* check.c - the shape rules of every op, once for all backends. Looks at dtypes, sizes and strides, never at data: in a
  * dry run the addresses are not real. A refusal names the op, its rule and every tensor given. */
+#include <math.h>
+
 #include "backend/check.h"
 
 static bool like(tx_tensor x, tx_tensor y)
@@ -411,6 +413,12 @@ tx_status tx__check_embedding_bwd(const tx_embedding_bwd_args *a)
     return TX_OK;
 }
 
+static tx_status check_z_weight(const char *op, double z_weight)
+{
+    if (z_weight >= 0 && isfinite(z_weight)) return TX_OK;
+    return TX_FAIL(TX_ERR_ARG, "%s: z_weight %g; it has to be from 0 on, and finite", op, z_weight);
+}
+
 static tx_status check_classes(const char *op, int64_t n_valid, int64_t v, double smoothing)
 {
     if (!(smoothing >= 0 && smoothing < 1) || (smoothing > 0 && n_valid == 1))
@@ -428,11 +436,13 @@ tx_status tx__check_cross_entropy(const tx_cross_entropy_args *a)
     if (a->dz.data)
         ok = ok && is_float(a->dz.dtype) && (a->dz.dtype == t || tx_wide(a->dz.dtype) == t) &&
              spaced(a->dz, a->dz.dtype) && a->dz.dim[0] == a->z.dim[0] && a->dz.dim[1] == a->z.dim[1] && a->weight.data;
-    if (!ok || !maybe_like(a->weight, a->loss))
-        return REFUSE("cross_entropy",
-                      "z [rows,v] float, dz as z, of its dtype or narrower and only with weight, loss and weight "
-                      "[rows] fp32, y [rows] int32",
-                      T(loss), T(z), T(dz), T(y), T(weight));
+    if (!ok || !maybe_like(a->weight, a->loss) || !maybe_like(a->z_loss, a->loss))
+        return REFUSE(
+            "cross_entropy",
+            "z [rows,v] float, dz as z, of its dtype or narrower and only with weight, loss, z_loss and weight "
+            "[rows] fp32, y [rows] int32",
+            T(loss), T(z_loss), T(z), T(dz), T(y), T(weight));
+    TX_TRY(check_z_weight("cross_entropy", a->z_weight));
     return check_classes("cross_entropy", a->n_valid, a->z.dim[1], a->smoothing);
 }
 
@@ -463,13 +473,13 @@ tx_status tx__check_cross_entropy_join(const tx_cross_entropy_join_args *a)
               a->part < a->stats.dim[0] && dense(a->z, t, 2) && a->z.dim[0] == rows &&
               classes_fit(&a->classes, a->z.dim[1]);
     if (a->dz.data) ok = ok && is_float(a->dz.dtype) && shaped_like(a->dz, a->z, a->dz.dtype) && a->weight.data;
-    if (!ok || !maybe_like(a->weight, a->loss))
+    if (!ok || !maybe_like(a->weight, a->loss) || !maybe_like(a->z_loss, a->loss))
         return REFUSE(
             "cross_entropy_join",
-            "z [rows,v] fp32, dz as z and only with weight, stats [parts,rows,4], loss and weight [rows] fp32, "
+            "z [rows,v] fp32, dz as z and only with weight, stats [parts,rows,4], loss, z_loss and weight [rows] fp32, "
             "y [rows] int32, contiguous",
-            T(loss), T(z), T(dz), T(stats), T(y), T(weight));
-    return TX_OK;
+            T(loss), T(z_loss), T(z), T(dz), T(stats), T(y), T(weight));
+    return check_z_weight("cross_entropy_join", a->z_weight);
 }
 
 tx_status tx__check_head_loss(const tx_head_loss_args *a)
@@ -483,13 +493,15 @@ tx_status tx__check_head_loss(const tx_head_loss_args *a)
         ok = ok && !(a->bias.data && a->weight.data);
     ok =
         ok && vec(a->loss, tx_wide(t), a->x.dim[0]) && vec(a->y, TX_I32, a->x.dim[0]) && maybe_like(a->weight, a->loss);
+    ok = ok && maybe_like(a->z_loss, a->loss);
     if (!ok || (a->weight.data && !(like(a->dx, a->x) && shaped_like(a->dw, a->w, tx_wide(t)))))
         return REFUSE(
             "head_loss",
-            "x [rows,h], w [v,h] and perhaps bias [v] of one float dtype, loss [rows] fp32, y [rows] int32; with "
-            "weight "
-            "[rows] fp32 also dx as x, dw as w and, just if there is bias, dbias as bias, both fp32; contiguous",
-            T(loss), T(dx), T(dw), T(x), T(w), T(bias), T(dbias), T(y), T(weight));
+            "x [rows,h], w [v,h] and perhaps bias [v] of one float dtype, loss and z_loss [rows] fp32, y [rows] int32; "
+            "with weight [rows] fp32 also dx as x, dw as w and, just if there is bias, dbias as bias, both fp32; "
+            "contiguous",
+            T(loss), T(z_loss), T(dx), T(dw), T(x), T(w), T(bias), T(dbias), T(y), T(weight));
+    TX_TRY(check_z_weight("head_loss", a->z_weight));
     int64_t parts = a->n_parts ? a->n_parts : 1;
     if (parts > 1 && (!a->exchange || a->part < 0 || a->part >= parts))
         return TX_FAIL(TX_ERR_ARG, "head_loss: part %lld of %lld needs an exchange", (long long)a->part,

@@ -70,10 +70,11 @@ static tx_status chunk_loss(tx_ctx *c, const tx_head_loss_args *a, char *scratch
     tx_tensor z = k->z, rounded = k->rounded;
     bool grad = a->weight.data != NULL;
     tx_tensor loss = tx_slice1(a->loss, first, n), y = tx_slice1(a->y, first, n), weight = { 0 };
+    tx_tensor z_loss = a->z_loss.data ? tx_slice1(a->z_loss, first, n) : a->z_loss;
     if (grad) weight = tx_slice1(a->weight, first, n);
     if (a->n_parts <= 1) {
         TX_RUN(c, cross_entropy, .loss = loss, .z = z, .dz = rounded, .y = y, .weight = weight, .n_valid = a->n_valid,
-               .smoothing = a->smoothing);
+               .smoothing = a->smoothing, .z_weight = a->z_weight, .z_loss = z_loss);
         return TX_OK;
     }
     head_room room = head_layout(c, a);
@@ -84,7 +85,7 @@ static tx_status chunk_loss(tx_ctx *c, const tx_head_loss_args *a, char *scratch
     TX_RUN(c, cross_entropy_part, .stats = mine, .z = z, .y = y, .classes = classes, .keep = grad);
     TX_TRY(a->exchange(c, all, mine));
     TX_RUN(c, cross_entropy_join, .loss = loss, .z = z, .dz = rounded, .stats = all, .y = y, .weight = weight,
-           .classes = classes, .part = a->part, .smoothing = a->smoothing);
+           .classes = classes, .part = a->part, .smoothing = a->smoothing, .z_weight = a->z_weight, .z_loss = z_loss);
     return TX_OK;
 }
 

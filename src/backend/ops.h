@@ -59,6 +59,12 @@ TX_DEVICE_CODE static inline double tx_even_smoothing(double smoothing, int64_t 
     return smoothing > 0 ? smoothing * (double)n / (double)(n - 1) : 0;
 }
 
+/* What the softmax in cross_entropy's gradient is multiplied with, which lse = log Σ exp has its share in. */
+TX_DEVICE_CODE static inline double tx_z_slope(double z_weight, double lse)
+{
+    return z_weight > 0 ? 1 + 2 * z_weight * lse : 1;
+}
+
 /* Of classes that are split over ranks in `shard`, as columns of z: numbers first .. first + n_here, of n_valid in all;
  * n_here may be 0. Columns after them are padding. */
 typedef struct tx_classes {
@@ -212,7 +218,7 @@ typedef struct tx_cross_entropy_part_args {
     bool keep;
 } tx_cross_entropy_part_args;
 
-/* cross_entropy_join: cross_entropy's loss and, with weight, the gradient's columns here, from the stats of all parts
+/* cross_entropy_join: cross_entropy's losses and, with weight, the gradient's columns here, from the stats of all parts
  *  and what cross_entropy_part kept in z. */
 typedef struct tx_cross_entropy_join_args {
     tx_tensor loss;   /* [rows], out, nats; wide */
@@ -223,7 +229,8 @@ typedef struct tx_cross_entropy_join_args {
     tx_tensor weight; /* [rows]; wide; optional */
     tx_classes classes;
     int64_t part; /* number of the own stats */
-    double smoothing;
+    double smoothing, z_weight;
+    tx_tensor z_loss; /* [rows], out; wide; optional */
 } tx_cross_entropy_join_args;
 
 /* How many chunks it takes so many rows in, v being the rows of W here; t the values' type. */

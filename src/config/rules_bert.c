@@ -81,6 +81,12 @@ static void rule_bert_has_one_embedding(const tx__check *k)
                           "--post-layernorm has a norm behind the embedding, too");
 }
 
+static void rule_bert_has_no_z_loss(const tx__check *k)
+{
+    if (k->bad->model_type || k->bad->z_loss_weight || !is_bert(k) || k->c->z_loss_weight <= 0) return;
+    tx__violate(k->v, "--model-type BERT: --z-loss-weight is of a GPT's output layer, leave it out");
+}
+
 static void rule_bert_continues_no_text(const tx__check *k)
 {
     if (k->bad->model_type || k->bad->eval_tasks || !is_bert(k) || !k->c->eval_tasks.n) return;
@@ -106,10 +112,17 @@ static void rule_norms_are_in_one_place(const tx__check *k)
 /* ---------------------------------------------------------------- the table */
 
 const tx__rule tx__rules_bert[] = {
-    { "pretrain", rule_command_has_its_model },        { "pretrain", rule_index_is_of_the_model },
-    { "pretrain", rule_bert_reads_pieces_of_words },   { "pretrain", rule_bert_has_no_documents },
-    { "pretrain", rule_bert_has_one_embedding },       { "pretrain", rule_bert_continues_no_text },
-    { "pretrain", rule_norms_are_in_one_place },       { "inspect-samples", rule_bert_samples_are_of_a_bert },
-    { "inspect-samples", rule_index_is_of_the_model }, { "inspect-samples", rule_bert_reads_pieces_of_words },
-    { "inspect-samples", rule_bert_has_no_documents }, { NULL, NULL },
+    { "pretrain", rule_command_has_its_model },
+    { "pretrain", rule_index_is_of_the_model },
+    { "pretrain", rule_bert_reads_pieces_of_words },
+    { "pretrain", rule_bert_has_no_documents },
+    { "pretrain", rule_bert_has_one_embedding },
+    { "pretrain", rule_bert_has_no_z_loss },
+    { "pretrain", rule_bert_continues_no_text },
+    { "pretrain", rule_norms_are_in_one_place },
+    { "inspect-samples", rule_bert_samples_are_of_a_bert },
+    { "inspect-samples", rule_index_is_of_the_model },
+    { "inspect-samples", rule_bert_reads_pieces_of_words },
+    { "inspect-samples", rule_bert_has_no_documents },
+    { NULL, NULL },
 };

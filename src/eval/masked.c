@@ -150,9 +150,9 @@ static tx_status gather_rows(tx_masked *m, const tx_batch *batch, tx_tensor x)
 
 static tx_status keep_pairs(tx_masked *m, const tx_batch *batch, const tx_batch *host, int64_t sample)
 {
-    float *pair_loss = host->pair_loss.data;
+    float *pair_loss = host->other_loss.data;
     if (m->ctx.device)
-        TX_TRY(tx_device_read(m->ctx.device, pair_loss, batch->pair_loss.data, (size_t)m->opts.b * sizeof *pair_loss));
+        TX_TRY(tx_device_read(m->ctx.device, pair_loss, batch->other_loss.data, (size_t)m->opts.b * sizeof *pair_loss));
     for (int64_t j = 0; j < m->opts.b && sample + j < m->n_samples; j++) m->pair[sample + j] = -(double)pair_loss[j];
     return TX_OK;
 }

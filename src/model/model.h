@@ -28,10 +28,11 @@ typedef struct tx_batch {
     tx_tensor row;    /* [b + n] i32: the rows of [s*b] that the head reads: every sample's first, then those of
                        * label; absent: all */
     int64_t n_labels; /* with `row`: what is predicted. Labels from there on are -1, and their row is the first */
-    tx_tensor pair_label, pair_weight,
-        pair_loss;                  /* [b] i32, fp32, fp32: the same of the binary head, if there is one */
-    tx_tensor input[TX_MAX_INPUTS]; /* of a user-defined model, instead of all above but weight and loss */
-    int64_t n_samples;              /* likewise */
+    tx_tensor pair_label, pair_weight; /* [b] i32, fp32: the same of the binary head, if there is one */
+    tx_tensor other_loss;              /* out, fp32: the second of a model's losses, if it has two: [b] of the binary
+                                        * head, or [n] with z_weight, which only training computes */
+    tx_tensor input[TX_MAX_INPUTS];    /* of a user-defined model, instead of all above but weight and loss */
+    int64_t n_samples;                 /* likewise */
     tx_dropout_key dropout;
     double scale;    /* tx_batch_rule's, for layers that have losses of their own */
     tx_kv_cache *kv; /* generation: one per layer of this stage; else NULL */
@@ -93,6 +94,7 @@ typedef struct tx_model {
     int n_losses;
     const char *loss_name[TX_MAX_LOSSES]; /* as Megatron logs them: "lm loss"; the objective is their sum */
     double label_smoothing;               /* of the training loss */
+    double z_weight;                      /* of the output layer's z-loss, loss_name[1] of training; 0: there is none */
     double sample_flops;                  /* of a user-defined model: FLOPs of a sample's forward; 0: not known */
     tx_initial initial;                   /* likewise: of its TX_INIT_OWN parameters */
     tx_tensor expert_sums;                /* [this stage's layers with experts, tx_moe_n_sums] fp32: what backward adds
@@ -108,6 +110,12 @@ typedef struct tx_model {
     int n_chunks;                         /* what this pipeline stage has of the layers */
     tx_pp_chunk chunk[TX_MAX_CHUNKS];
 } tx_model;
+
+/* How many losses an evaluation has: the first ones. A z-loss is none. */
+static inline int tx_model_n_scored(const tx_model *m)
+{
+    return m->z_weight > 0 ? 1 : m->n_losses;
+}
 
 typedef struct tx_model_type {
     const char *name;          /* as --model-type has it: "GPT" */

@@ -223,7 +223,7 @@ void tx_evaluation_line(char *buf, size_t cap, const tx_trainer *t, const char *
 {
     const tx_model *m = t->model;
     snprintf(buf, cap, " %s loss at %s | ", name ? name : "validation", where);
-    for (int k = 0; k < m->n_losses; k++) {
+    for (int k = 0; k < tx_model_n_scored(m); k++) {
         size_t n = strlen(buf);
         snprintf(buf + n, cap - n, "%s value: %.6E | %s PPL: %.6E | ", m->loss_name[k], loss[k], m->loss_name[k],
                  exp(fmin(20, loss[k])));

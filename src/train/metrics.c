@@ -214,6 +214,7 @@ void tx_metrics_step(tx_metrics *m, const tx_trainer *t)
 void tx_metrics_evaluated(tx_metrics *m, const tx_trainer *t, const char *split, const char *name, const double *loss)
 {
     tx_step_record r = stand(t, TX_RECORD_EVALUATION, loss);
+    r.n_other_losses = tx_model_n_scored(t->model) - 1;
     set_experts(&r, t);
     r.name = name ? name : split;
     r.final = m->closing;

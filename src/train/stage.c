@@ -384,7 +384,7 @@ static tx_status copy_there(tx_stage *st, tx_batch *to, tx_batch *from)
     tx_batch_buffers(to, there);
     tx_batch_buffers(from, here);
     for (int i = 0; i < TX_BATCH_BUFFERS; i++)
-        if (here[i]->data && here[i] != &from->loss && here[i] != &from->pair_loss)
+        if (here[i]->data && here[i] != &from->loss && here[i] != &from->other_loss)
             TX_TRY(tx_device_copy(st->c->device, TX_STREAM_COMPUTE, there[i]->data, here[i]->data, bytes_of(*here[i])));
     return TX_OK;
 }
@@ -420,9 +420,9 @@ static tx_status give_losses(tx_stage *st, const tx_batch *batch, int64_t micro,
     if (!st->feed->losses) return TX_OK;
     if (!g) return st->feed->losses(st->feed->user, micro, batch);
     TX_TRY(tx_device_copy(d, TX_STREAM_COMPUTE, g->batch.loss.data, batch->loss.data, bytes_of(batch->loss)));
-    if (batch->pair_loss.data)
-        TX_TRY(tx_device_copy(d, TX_STREAM_COMPUTE, g->batch.pair_loss.data, batch->pair_loss.data,
-                              bytes_of(batch->pair_loss)));
+    if (batch->other_loss.data)
+        TX_TRY(tx_device_copy(d, TX_STREAM_COMPUTE, g->batch.other_loss.data, batch->other_loss.data,
+                              bytes_of(batch->other_loss)));
     g->has_losses = true;
     return tx_device_record(d, g->there, TX_STREAM_COMPUTE);
 }

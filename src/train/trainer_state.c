@@ -255,6 +255,7 @@ static tx_status interval_from_json(tx_interval *out, const tx_model *m, const j
 {
     const json_t *losses = json_object_get(saved, "losses");
     int64_t n[3];
+    int scored = tx_model_n_scored(m); /* what else there is may not have been trained with before */
     bool good = true;
     *out = (tx_interval){ 0 };
     if (!saved) return TX_OK;
@@ -265,8 +266,8 @@ static tx_status interval_from_json(tx_interval *out, const tx_model *m, const j
     }
     for (int k = 0; k < m->n_losses; k++) {
         const json_t *sum = json_object_get(losses, m->loss_name[k]);
-        good = good && (json_is_number(sum) || json_is_null(sum));
-        out->loss_sum[k] = json_is_null(sum) ? NAN : json_number_value(sum);
+        good = good && (json_is_number(sum) || json_is_null(sum) || (k >= scored && !sum));
+        out->loss_sum[k] = json_is_number(sum) ? json_number_value(sum) : NAN;
     }
     const json_t *moe = json_object_get(losses, TX_MOE_LOSS);
     out->moe_loss_sum = json_is_null(moe) ? NAN : json_number_value(moe);

@@ -193,6 +193,34 @@ static void smoothing_is_for_training_only(void **state)
     ASSERT_NEAR(norm[1] / norm[0], 0.5, 0.05, "gradient norm");
 }
 
+/* Training has it beside the plain loss, which evaluation has alone: with a padded vocabulary of 509, log Z of an
+ * untrained model is hardly more than log 509. */
+static void z_loss_is_beside_the_loss(void **state)
+{
+    (void)state;
+    static const char *const how[] = { "--hidden-dropout 0 --attention-dropout 0",
+                                       "--hidden-dropout 0 --attention-dropout 0 --z-loss-weight 0.01" };
+    double evaluated[2], plain[2], total[2], norm[2];
+    int32_t tokens[B * (S + 1)];
+    batch(tokens, 0);
+    for (int i = 0; i < 2; i++) {
+        tx_config *cfg;
+        tx_engine *e = create(&cfg, how[i]);
+        ASSERT_OK(tx_engine_evaluate(e, tokens, &evaluated[i]));
+        train(e, 1, &total[i]);
+        norm[i] = tx_engine_grad_norm(e);
+        plain[i] = e->trainer->losses[0];
+        if (i) ASSERT_NEAR(e->trainer->losses[1], 0.01 * log(509) * log(509), 0.02, "z-loss");
+        if (i) ASSERT_NEAR(e->trainer->losses[1], total[1] - plain[1], 1e-6, "what is added");
+        if (i) assert_string_equal(e->trainer->model->loss_name[1], "head z loss");
+        tx_engine_destroy(e);
+        tx_config_free(cfg);
+    }
+    assert_true(evaluated[0] == evaluated[1] && plain[0] == plain[1] && total[0] == plain[0]);
+    assert_true(norm[0] != norm[1]); /* the gradient has it */
+    ASSERT_NEAR(norm[1], norm[0], 0.5 * norm[0], "gradient norm");
+}
+
 static void zeros_of_the_gradient_are_counted(void **state)
 {
     (void)state;
@@ -811,6 +839,7 @@ int main(void)
         SCRATCH_TEST(a_ramp_up_resumes_with_the_same_bits),
         SCRATCH_TEST(options_say_what_is_taken_from_a_checkpoint),
         cmocka_unit_test(smoothing_is_for_training_only),
+        cmocka_unit_test(z_loss_is_beside_the_loss),
         cmocka_unit_test(zeros_of_the_gradient_are_counted),
         cmocka_unit_test(padding_is_nothing),
         SCRATCH_TEST(a_checkpoint_loads_under_another_padding),

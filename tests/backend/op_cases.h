@@ -379,7 +379,7 @@ static void gemm(tx_ctx *c, const int64_t *p, results *o)
     out(o, "c", y, 4 + sqrt((double)k) + (op_device && p[5] && S != TX_F32 ? one_rounding() : 0));
 }
 
-/* p: rows, v, n_valid, weight, extra row length, percent of smoothing */
+/* p: rows, v, n_valid, weight, extra row length, percent of smoothing, of the z-loss's weight */
 static void cross_entropy(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t rows = p[0], v = p[1], extra = p[4];
@@ -390,9 +390,11 @@ static void cross_entropy(tx_ctx *c, const int64_t *p, results *o)
     if (rows > 2) ((int32_t *)y.data)[1] = -1;
     if (p[2] < v) tx__ref_store(z, v - 1, p[3] ? INFINITY : 0); /* padding is not looked at; without weight it stays */
     if (!p[3]) weight.data = NULL;
+    tx_tensor z_loss = p[6] ? ZEROS(TX_F32, rows) : (tx_tensor){ 0 };
     RUN(c, cross_entropy, .loss = loss, .z = part, .y = y, .weight = weight, .n_valid = p[2],
-        .smoothing = (double)p[5] / 100);
+        .smoothing = (double)p[5] / 100, .z_weight = (double)p[6] / 100, .z_loss = z_loss);
     out(o, "loss", loss, 8);
+    if (p[6]) out(o, "z_loss", z_loss, 8);
     out(o, "z", z, 16);
 }
 
@@ -410,7 +412,8 @@ static void cross_entropy_apart(tx_ctx *c, const int64_t *p, results *o)
     out(o, "dz", dz, 16); /* and what lies between its rows is as it was */
 }
 
-/* p: rows, columns of a part, parts, n_valid, weight, percent of smoothing: the parts one after the other */
+/* p: rows, columns of a part, parts, n_valid, weight, percent of smoothing, of the z-loss's weight: the parts one after
+ * the other */
 static void cross_entropy_parts(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t rows = p[0], v = p[1], parts = p[2];
@@ -418,6 +421,7 @@ static void cross_entropy_parts(tx_ctx *c, const int64_t *p, results *o)
     tx_tensor y = indices(ZEROS(TX_I32, rows), 0, (int32_t)p[3]), loss = ZEROS(TX_F32, rows),
               weight = RAND(TX_F32, rows);
     if (rows > 2) ((int32_t *)y.data)[1] = -1;
+    tx_tensor z_loss = p[6] ? ZEROS(TX_F32, rows) : (tx_tensor){ 0 };
     if (!p[4]) weight.data = dz.data = NULL;
     for (int pass = 0; pass < 2; pass++)
         for (int64_t k = 0; k < parts; k++) {
@@ -431,9 +435,10 @@ static void cross_entropy_parts(tx_ctx *c, const int64_t *p, results *o)
             else
                 RUN(c, cross_entropy_join, .loss = loss, .z = part, .dz = V == TX_F32 ? (tx_tensor){ 0 } : own,
                     .stats = stats, .y = y, .weight = weight, .classes = classes, .part = k,
-                    .smoothing = (double)p[5] / 100);
+                    .smoothing = (double)p[5] / 100, .z_weight = (double)p[6] / 100, .z_loss = z_loss);
         }
     out(o, "loss", loss, 16);
+    if (p[6]) out(o, "z_loss", z_loss, 16);
     if (p[4] && V != TX_F32) out(o, "dz", dz, 16);
     if (p[4] && V == TX_F32) out(o, "z", z, 16);
 }
@@ -1084,6 +1089,9 @@ static const op_case cases[] = {
     { "cross_entropy 65x640 loss only", cross_entropy, { 65, 640, 509, 0, 3 } },
     { "cross_entropy 65x640 smooth", cross_entropy, { 65, 640, 509, 1, 0, 10 } },
     { "cross_entropy 5x17 smooth loss only", cross_entropy, { 5, 17, 17, 0, 1, 30 } },
+    { "cross_entropy 65x640 z", cross_entropy, { 65, 640, 509, 1, 0, 0, 30 } },
+    { "cross_entropy 3x17 z smooth", cross_entropy, { 3, 17, 16, 1, 5, 10, 10 } },
+    { "cross_entropy 5x17 z loss only", cross_entropy, { 5, 17, 17, 0, 1, 0, 20 } },
     { "cross_entropy 5x2", cross_entropy, { 5, 2, 2, 1, 0 } },
     { "cross_entropy 130x2 of 3", cross_entropy, { 130, 2, 2, 1, 1 } },
     { "cross_entropy 5x2 smooth", cross_entropy, { 5, 2, 2, 1, 0, 20 } },
@@ -1099,6 +1107,9 @@ static const op_case cases[] = {
     { "cross_entropy 2 parts", cross_entropy_parts, { 65, 320, 2, 509, 1, 0 } },
     { "cross_entropy 4 parts smooth", cross_entropy_parts, { 9, 128, 4, 509, 1, 10 } },
     { "cross_entropy 4 parts, one empty", cross_entropy_parts, { 5, 128, 4, 300, 1, 0 } },
+    { "cross_entropy 2 parts z", cross_entropy_parts, { 65, 320, 2, 509, 1, 0, 30 } },
+    { "cross_entropy 4 parts z, one empty", cross_entropy_parts, { 5, 128, 4, 300, 1, 10, 20 } },
+    { "cross_entropy 2 parts z loss only", cross_entropy_parts, { 5, 64, 2, 100, 0, 0, 10 } },
     { "cross_entropy 2 parts loss only", cross_entropy_parts, { 5, 64, 2, 100, 0, 10 } },
     { "head_loss 17x16", head_loss, { 17, 16, 640, 509, 1, 1 } },
     { "head_loss 17x16 dw written", head_loss, { 17, 16, 640, 509, 1, 0 } },

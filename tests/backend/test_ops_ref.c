@@ -461,26 +461,29 @@ static void test_embedding(void **state)
 /* ---- loss ---- */
 
 typedef struct head_case {
-    tx_tensor loss, x, w, y, weight, bias;
+    tx_tensor loss, x, w, y, weight, bias, z_loss;
     int64_t n_valid;
 } head_case;
+static const double head_z = 0.3;
 
 static double head_loss(void *user)
 {
     head_case *k = user;
-    RUN(&ctx, head_loss, .loss = k->loss, .x = k->x, .w = k->w, .bias = k->bias, .y = k->y, .n_valid = k->n_valid);
-    return weighted(k->loss, k->weight);
+    RUN(&ctx, head_loss, .loss = k->loss, .x = k->x, .w = k->w, .bias = k->bias, .y = k->y, .n_valid = k->n_valid,
+        .z_weight = head_z, .z_loss = k->z_loss);
+    return weighted(k->loss, k->weight) + weighted(k->z_loss, k->weight);
 }
 
 static void test_head_loss(void **state)
 {
     (void)state;
     const tx_dtype t = TX_F64;
-    head_case k = { ZEROS(t, 6), RAND(t, 6, 4), RAND(t, 9, 4), indices(ZEROS(TX_I32, 6), 0, 7), RAND(t, 6), { 0 }, 7 };
+    head_case k = { ZEROS(t, 6), RAND(t, 6, 4), RAND(t, 9, 4), indices(ZEROS(TX_I32, 6), 0, 7),
+                    RAND(t, 6),  { 0 },         ZEROS(t, 6),   7 };
     ((int32_t *)k.y.data)[2] = -1;
     tx_tensor dx = ZEROS(t, 6, 4), dw = ZEROS(t, 9, 4);
     RUN(&ctx, head_loss, .loss = k.loss, .dx = dx, .dw = dw, .x = k.x, .w = k.w, .y = k.y, .weight = k.weight,
-        .n_valid = 7);
+        .n_valid = 7, .z_weight = head_z);
     check_grad("dx", k.x, dx, head_loss, &k);
     check_grad("dw", k.w, dw, head_loss, &k);
     assert_true(tx__ref_load(k.loss, 2) == 0);
@@ -508,23 +511,23 @@ static void test_head_loss_bias(void **state)
     (void)state;
     const tx_dtype t = TX_F64;
     enum { ROWS = 6, H = 4, V = 10, VALID = 8, HALF = V / 2 };
-    head_case k = { ZEROS(t, ROWS), RAND(t, ROWS, H), RAND(t, V, H), indices(ZEROS(TX_I32, ROWS), 0, VALID),
-                    RAND(t, ROWS),  RAND(t, V),       VALID };
+    head_case k = { ZEROS(t, ROWS), RAND(t, ROWS, H), RAND(t, V, H),  indices(ZEROS(TX_I32, ROWS), 0, VALID),
+                    RAND(t, ROWS),  RAND(t, V),       ZEROS(t, ROWS), VALID };
     ((int32_t *)k.y.data)[2] = -1;
     tx_tensor dx = ZEROS(t, ROWS, H), dw = ZEROS(t, V, H), dbias = ZEROS(t, V), twice = ZEROS(t, V);
     for (int i = 0; i < 2; i++)
         RUN(&ctx, head_loss, .loss = k.loss, .dx = dx, .dw = dw, .x = k.x, .w = k.w, .bias = k.bias,
-            .dbias = i ? twice : dbias, .y = k.y, .weight = k.weight, .n_valid = VALID);
+            .dbias = i ? twice : dbias, .y = k.y, .weight = k.weight, .n_valid = VALID, .z_weight = head_z);
     check_grad("dx", k.x, dx, head_loss, &k);
     check_grad("dw", k.w, dw, head_loss, &k);
     check_grad("dbias", k.bias, dbias, head_loss, &k);
     assert_true(tx__ref_load(dbias, VALID) == 0);
     RUN(&ctx, head_loss, .loss = k.loss, .dx = dx, .dw = dw, .x = k.x, .w = k.w, .bias = k.bias, .dbias = twice,
-        .y = k.y, .weight = k.weight, .n_valid = VALID);
+        .y = k.y, .weight = k.weight, .n_valid = VALID, .z_weight = head_z, .z_loss = k.z_loss);
     for (int64_t i = 0; i < V; i++)
         ASSERT_NEAR(tx__ref_load(twice, i), 2 * tx__ref_load(dbias, i), 1e-13, "accumulated dbias");
 
-    tx_tensor loss = ZEROS(t, ROWS), part_dx = ZEROS(t, ROWS, H), part_dw = ZEROS(t, HALF, H);
+    tx_tensor loss = ZEROS(t, ROWS), z_loss = ZEROS(t, ROWS), part_dx = ZEROS(t, ROWS, H), part_dw = ZEROS(t, HALF, H);
     for (int part = 0; part < 2; part++) {
         tx_tensor stats = ZEROS(t, ROWS, 4), z = ZEROS(t, ROWS, HALF), part_dbias = ZEROS(t, HALF);
         int64_t other = 1 - part;
@@ -537,7 +540,9 @@ static void test_head_loss_bias(void **state)
         RUN(&ctx, head_loss, .loss = loss, .dx = part_dx, .dw = part_dw, .x = k.x,
             .w = tx_slice_rows(k.w, part * HALF, HALF), .bias = tx_slice1(k.bias, part * HALF, HALF),
             .dbias = part_dbias, .y = k.y, .weight = k.weight, .n_valid = VALID, .n_parts = 2, .part = part,
-            .exchange = exchange_of_two);
+            .exchange = exchange_of_two, .z_weight = head_z, .z_loss = z_loss);
+        for (int64_t i = 0; i < ROWS; i++)
+            ASSERT_NEAR(tx__ref_load(z_loss, i), tx__ref_load(k.z_loss, i), 1e-12, "z-loss of the whole");
         for (int64_t i = 0; i < ROWS; i++)
             ASSERT_NEAR(tx__ref_load(loss, i), tx__ref_load(k.loss, i), 1e-12, "loss of the whole");
         for (int64_t i = 0; i < HALF; i++)
@@ -583,32 +588,35 @@ static void test_head_loss_chunks(void **state)
 }
 
 typedef struct entropy_case {
-    tx_tensor loss, z, y, weight;
-    double smoothing;
+    tx_tensor loss, z, y, weight, z_loss;
+    double smoothing, z_weight;
 } entropy_case;
 
 static double entropy_loss(void *user)
 {
     entropy_case *k = user;
-    RUN(&ctx, cross_entropy, .loss = k->loss, .z = k->z, .y = k->y, .n_valid = 6, .smoothing = k->smoothing);
-    return weighted(k->loss, k->weight);
+    RUN(&ctx, cross_entropy, .loss = k->loss, .z = k->z, .y = k->y, .n_valid = 6, .smoothing = k->smoothing,
+        .z_weight = k->z_weight, .z_loss = k->z_loss);
+    return weighted(k->loss, k->weight) + weighted(k->z_loss, k->weight);
 }
 
-/* Row 0 by the definition, -Σ q log softmax. */
-static void check_cross_entropy(double smoothing)
+/* Row 0 by the definition, -Σ q log softmax, and w log² Σ exp. */
+static void check_cross_entropy(double smoothing, double z_weight)
 {
     const tx_dtype t = TX_F64;
-    entropy_case k = { ZEROS(t, 4), RAND(t, 4, 8), indices(ZEROS(TX_I32, 4), 0, 6), RAND(t, 4), smoothing };
+    entropy_case k = { ZEROS(t, 4), RAND(t, 4, 8), indices(ZEROS(TX_I32, 4), 0, 6), RAND(t, 4), ZEROS(t, 4),
+                       smoothing,   z_weight };
     ((int32_t *)k.y.data)[1] = -1;
     ((double *)k.z.data)[7] = 1e300; /* padding: must not be looked at */
     tx_tensor dz = ZEROS(t, 4, 8);
     memcpy(dz.data, k.z.data, 32 * sizeof(double));
     RUN(&ctx, cross_entropy, .loss = k.loss, .z = dz, .y = k.y, .weight = k.weight, .n_valid = 6,
-        .smoothing = smoothing);
+        .smoothing = smoothing, .z_weight = z_weight);
     check_grad("dz", k.z, dz, entropy_loss, &k);
     tx_tensor z = RAND(t, 4, 8), apart = ZEROS(t, 4, 8); /* the same beside z */
     memcpy(z.data, k.z.data, 32 * sizeof(double));
     tx_cross_entropy_args a = { .loss = k.loss, .z = z, .dz = apart, .y = k.y, .n_valid = 6, .smoothing = smoothing };
+    a.z_weight = z_weight, a.z_loss = k.z_loss;
     ASSERT_FAILS(tx_op_cross_entropy(&ctx, &a), TX_ERR_SHAPE, "only with weight");
     a.weight = k.weight;
     ASSERT_OK(tx_op_cross_entropy(&ctx, &a));
@@ -620,31 +628,36 @@ static void check_cross_entropy(double smoothing)
         want -= q * (tx__ref_load(k.z, j) - log(sum));
     }
     ASSERT_NEAR(tx__ref_load(k.loss, 0), want, 1e-12, "loss");
+    ASSERT_NEAR(tx__ref_load(k.z_loss, 0), z_weight * log(sum) * log(sum), 1e-12, "z-loss");
+    assert_true(tx__ref_load(k.z_loss, 1) == 0); /* no label */
     pool_free();
 }
 
 /* Classes in three parts of 4 columns, the last without any, are what they are in one piece. */
-static void check_cross_entropy_parts(double smoothing)
+static void check_cross_entropy_parts(double smoothing, double z_weight)
 {
     const tx_dtype t = TX_F64;
     enum { ROWS = 3, V = 4, PARTS = 3, VALID = 7 };
     tx_tensor z = RAND(t, ROWS, PARTS * V), y = indices(ZEROS(TX_I32, ROWS), 0, VALID), weight = RAND(t, ROWS);
     tx_tensor loss = ZEROS(t, ROWS), want = ZEROS(t, ROWS), stats = ZEROS(t, PARTS, ROWS, 4), part[PARTS];
+    tx_tensor z_loss = ZEROS(t, ROWS), z_want = ZEROS(t, ROWS);
     ((int32_t *)y.data)[1] = -1;
     for (int k = 0; k < PARTS; k++) {
         part[k] = ZEROS(t, ROWS, V);
         for (int i = 0; i < ROWS * V; i++)
             ((double *)part[k].data)[i] = tx__ref_load(z, i / V * PARTS * V + k * V + i % V);
     }
-    RUN(&ctx, cross_entropy, .loss = want, .z = z, .y = y, .weight = weight, .n_valid = VALID, .smoothing = smoothing);
+    RUN(&ctx, cross_entropy, .loss = want, .z = z, .y = y, .weight = weight, .n_valid = VALID, .smoothing = smoothing,
+        .z_weight = z_weight, .z_loss = z_want);
     tx_classes classes[PARTS] = { { 0, 4, VALID }, { 4, 3, VALID }, { 8, 0, VALID } };
     for (int k = 0; k < PARTS; k++)
         RUN(&ctx, cross_entropy_part, .stats = tx_tensor2((double *)stats.data + k * ROWS * 4, t, ROWS, 4),
             .z = part[k], .y = y, .classes = classes[k], .keep = true);
     for (int k = 0; k < PARTS; k++) {
         RUN(&ctx, cross_entropy_join, .loss = loss, .z = part[k], .stats = stats, .y = y, .weight = weight,
-            .classes = classes[k], .part = k, .smoothing = smoothing);
+            .classes = classes[k], .part = k, .smoothing = smoothing, .z_weight = z_weight, .z_loss = z_loss);
         for (int i = 0; i < ROWS; i++) ASSERT_NEAR(tx__ref_load(loss, i), tx__ref_load(want, i), 1e-13, "loss");
+        for (int i = 0; i < ROWS; i++) ASSERT_NEAR(tx__ref_load(z_loss, i), tx__ref_load(z_want, i), 1e-13, "z-loss");
         for (int i = 0; i < ROWS * V; i++)
             ASSERT_NEAR(tx__ref_load(part[k], i), tx__ref_load(z, i / V * PARTS * V + k * V + i % V), 1e-13, "dz");
     }
@@ -656,13 +669,18 @@ static void check_cross_entropy_parts(double smoothing)
 static void test_cross_entropy(void **state)
 {
     (void)state;
-    check_cross_entropy(0);
-    check_cross_entropy(0.1);
-    check_cross_entropy_parts(0);
-    check_cross_entropy_parts(0.1);
+    check_cross_entropy(0, 0);
+    check_cross_entropy(0.1, 0);
+    check_cross_entropy(0, 0.3);
+    check_cross_entropy(0.1, 0.3);
+    check_cross_entropy_parts(0, 0);
+    check_cross_entropy_parts(0.1, 0);
+    check_cross_entropy_parts(0.1, 0.3);
     tx_tensor z = RAND(TX_F64, 1, 2), y = ZEROS(TX_I32, 1), loss = ZEROS(TX_F64, 1);
     const tx_cross_entropy_args one = { .loss = loss, .z = z, .y = y, .n_valid = 1, .smoothing = 0.1 };
     ASSERT_FAILS(tx_op_cross_entropy(&ctx, &one), TX_ERR_ARG, "smoothing 0.1 of 1 classes");
+    const tx_cross_entropy_args below = { .loss = loss, .z = z, .y = y, .n_valid = 2, .z_weight = -1 };
+    ASSERT_FAILS(tx_op_cross_entropy(&ctx, &below), TX_ERR_ARG, "z_weight -1; it has to be from 0 on");
     pool_free();
 }
 

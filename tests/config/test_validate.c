@@ -50,6 +50,8 @@ static const struct broken {
     { "pretrain-gpt", GOOD "--position-embedding-type sinus",
       "--position-embedding-type sinus is unknown; allowed: one of absolute, learned_absolute, alibi, rotary, rope, "
       "none" },
+    { "pretrain-bert", BERT "--z-loss-weight 1e-4",
+      "--model-type BERT: --z-loss-weight is of a GPT's output layer, leave it out" },
     { "pretrain-bert", BERT "--position-embedding-type alibi",
       "--position-embedding-type alibi is for a GPT: its biases grow with how far back a key lies, and a BERT looks "
       "both "
@@ -154,6 +156,7 @@ static const struct broken {
     { "pretrain-gpt", GOOD "--qk-clip --optimizer zerooneadam",
       "--qk-clip and --optimizer zerooneadam: weights follow from what its ranks have moved, where nothing is scaled; "
       "choose another optimizer, as muon or adam" },
+    { "pretrain-gpt", GOOD "--z-loss-weight -1", "--z-loss-weight -1 is too small; allowed: at least 0" },
     { "pretrain-gpt", GOOD "--optimizer muon --muon-coefficient-type cubic5 --muon-num-ns-steps 6",
       "--muon-coefficient-type cubic5 is of 5 steps, but --muon-num-ns-steps is 6" },
     { "pretrain-gpt", GOOD "--optimizer muon --save-format megatron --save none",

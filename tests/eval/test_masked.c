@@ -33,8 +33,8 @@ static void assert_losses(const char *flags, const found *f)
         assert_int_equal(batch.n_labels, f->first[k + 1] - f->first[k]);
         for (int64_t i = 0; i < batch.n_labels; i++)
             ASSERT_NEAR(f->score[f->first[k] + i].logprob, -(double)((float *)batch.loss.data)[i], BOUND, "lm loss");
-        assert_int_equal(f->has_pair, batch.pair_loss.data != NULL);
-        if (f->has_pair) ASSERT_NEAR(f->pair[k], -(double)*(float *)batch.pair_loss.data, BOUND, "sop loss");
+        assert_int_equal(f->has_pair, batch.other_loss.data != NULL);
+        if (f->has_pair) ASSERT_NEAR(f->pair[k], -(double)*(float *)batch.other_loss.data, BOUND, "sop loss");
     }
     for (int i = 0; i < TX_BATCH_BUFFERS; i++) tx_free(own[i]->data);
     tx_ctx_deinit(&c);

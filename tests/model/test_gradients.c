@@ -143,7 +143,7 @@ static double weighted(tx_tensor weight, tx_tensor loss)
 static double objective(rig *r)
 {
     ASSERT_OK(tx_model_fwd(&r->ctx, r->model, &r->batch, false));
-    return weighted(r->batch.weight, r->batch.loss) + weighted(r->batch.pair_weight, r->batch.pair_loss);
+    return weighted(r->batch.weight, r->batch.loss) + weighted(r->batch.pair_weight, r->batch.other_loss);
 }
 
 static void gradients(rig *r)

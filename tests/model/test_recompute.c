@@ -208,6 +208,7 @@ static const char *const variants[] = {
     "--reset-attention-mask --reset-position-ids --normalization rmsnorm",
     "--apply-residual-connection-post-layernorm --swiglu --ffn-hidden-size 24 --hidden-dropout 0 "
     "--attention-dropout 0 --label-smoothing 0.1",
+    "--z-loss-weight 0.1 --untie-embeddings-and-output-weights",
     "--glu-activation geglu --no-bias-gelu-fusion --embed-layernorm",
     "--embed-layernorm --apply-layernorm-1p --use-rotary-position-embeddings",
     "--position-embedding-type alibi",

@@ -101,6 +101,7 @@ static const axis_choice model_choices[] = {
                "--reset-attention-mask" },
     { "documents", "--num-attention-heads 4 --reset-attention-mask --reset-position-ids --eod-mask-loss" },
     { "smooth", "--num-attention-heads 4 --label-smoothing 0.1 --untie-embeddings-and-output-weights" },
+    { "z-loss", "--num-attention-heads 4 --z-loss-weight 0.1" },
     /* In half precision a token whose experts are nearly even may choose others in another layout: in fp32 alone. */
     { "mixtral", "--num-attention-heads 4 --num-experts 4 --moe-router-topk 2 --moe-ffn-hidden-size 32 --swiglu "
                  "--moe-aux-loss-coeff 0.05 --moe-z-loss-coeff 0.01 --disable-bias-linear" },

@@ -413,7 +413,7 @@ tx_status tx__cpu_cross_entropy(tx_ctx *c, const tx_cross_entropy_args *a, void 
     TX_TRY(tx__check_index("cross_entropy", "y", a->y, -1, a->n_valid));
     int64_t rows = a->z.dim[0], v = a->z.dim[1];
     tx_tensor dz = a->dz.data ? a->dz : a->z;
-    float *loss = a->loss.data;
+    float *loss = a->loss.data, *z_loss = a->z_loss.data;
     const float *weight = a->weight.data;
     const int32_t *y = a->y.data;
     double even = tx_even_smoothing(a->smoothing, a->n_valid);
@@ -422,10 +422,12 @@ tx_status tx__cpu_cross_entropy(tx_ctx *c, const tx_cross_entropy_args *a, void 
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(rows, 1, parts, t);
         float *room = a->z.dtype == TX_F32 ? NULL : (float *)scratch + t * tx__lanes(v);
-        for (int64_t i = r.lo; i < r.hi; i++)
+        for (int64_t i = r.lo; i < r.hi; i++) {
+            const tx__loss_terms terms = { even, a->z_weight, z_loss ? z_loss + i : NULL };
             loss[i] = tx__cpu_k(c)->cross_entropy(tx__cpu_get(c, a->z, i * a->z.stride[0], v, room),
                                                   tx__cpu_at(dz, i * dz.stride[0]), dz.dtype, a->n_valid, v, y[i],
-                                                  weight ? weight + i : NULL, even);
+                                                  weight ? weight + i : NULL, &terms);
+        }
     }
     return TX_OK;
 }
@@ -469,7 +471,7 @@ tx_status tx__cpu_cross_entropy_join(tx_ctx *c, const tx_cross_entropy_join_args
     TX_TRY(tx__check_index("cross_entropy_join", "y", a->y, -1, a->classes.n_valid));
     int64_t rows = a->loss.dim[0], v = a->z.dim[1], n_parts = a->stats.dim[0];
     tx_tensor dz = a->dz.data ? a->dz : a->z;
-    float *loss = a->loss.data;
+    float *loss = a->loss.data, *z_loss = a->z_loss.data;
     const float *weight = a->weight.data, *stats = a->stats.data, *z = a->z.data;
     const int32_t *y = a->y.data;
     double even = tx_even_smoothing(a->smoothing, a->classes.n_valid), each = even / (double)a->classes.n_valid;
@@ -485,6 +487,8 @@ tx_status tx__cpu_cross_entropy_join(tx_ctx *c, const tx_cross_entropy_join_args
             }
             double w = weight && y[i] >= 0 ? (double)weight[i] : 0;
             loss[i] = y[i] < 0 ? 0 : (float)(lse - (1 - even) * z_y - each * total);
+            if (z_loss) z_loss[i] = y[i] < 0 ? 0 : (float)(a->z_weight * lse * lse);
+            share *= tx_z_slope(a->z_weight, lse);
             if (weight)
                 tx__cpu_k(c)->cross_entropy_join(tx__cpu_at(dz, i * v), dz.dtype, z + i * v, a->classes.n_here, v,
                                                  y[i] < 0 ? -1 : y[i] - a->classes.first, (float)(w * share),

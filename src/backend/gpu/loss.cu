@@ -87,18 +87,19 @@ struct loss_rows {
     tx__fault *fault;
     int64_t rows, v, n_valid, z_stride, dz_stride;
     bool packed; /* rows allow packs */
-    float even, each;
+    float even, each, z_weight;
+    float *z_loss; /* NULL: not asked for */
 };
 
 /* What a row's gradients depend on. */
 struct row_loss {
-    float lse, weight, even, each;
+    float lse, weight, even, each, z_slope;
     int64_t label, n_valid; /* none: -1, 0 */
 };
 
 __device__ static inline float slope(const row_loss &r, int64_t j, float z)
 {
-    return j < r.n_valid ? r.weight * (expf(z - r.lse) - (j == r.label ? 1 - r.even : 0) - r.each) : 0;
+    return j < r.n_valid ? r.weight * (r.z_slope * expf(z - r.lse) - (j == r.label ? 1 - r.even : 0) - r.each) : 0;
 }
 
 template <class Z, class D> __global__ void cross_entropy_kernel(Z *z, D *dz, loss_rows n)
@@ -115,8 +116,10 @@ template <class Z, class D> __global__ void cross_entropy_kernel(Z *z, D *dz, lo
         float lse = s.max + logf(s.sum);
         __syncthreads(); /* everybody has read the label's logit */
         if (threadIdx.x == 0) n.loss[row] = live ? lse - (1 - n.even) * at_label - n.each * total : 0;
+        if (threadIdx.x == 0 && n.z_loss) n.z_loss[row] = live ? n.z_weight * lse * lse : 0;
         if (!n.weight) continue;
-        const row_loss r = { lse, live ? n.weight[row] : 0, n.even, n.each, label, live ? n.n_valid : 0 };
+        const float z_slope = (float)tx_z_slope(n.z_weight, lse);
+        const row_loss r = { lse, live ? n.weight[row] : 0, n.even, n.each, z_slope, label, live ? n.n_valid : 0 };
         for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) {
             float g[AT_ONCE];
             load_floats<AT_ONCE>(from + AT_ONCE * i, g);
@@ -143,7 +146,9 @@ template <class Z, class D> static void cross_entropy(const tx_ctx *c, const tx_
                     dz.stride[0],
                     packed,
                     (float)even,
-                    (float)(even / (double)a->n_valid) };
+                    (float)(even / (double)a->n_valid),
+                    (float)a->z_weight,
+                    (float *)a->z_loss.data };
     GPU_LAUNCH(tx__gpu_compute(c), (unsigned)n.rows, tx__gpu_threads(n.v / 16 + 1), 0, (cross_entropy_kernel<Z, D>),
                (Z *)a->z.data, (D *)dz.data, n);
 }
@@ -207,7 +212,8 @@ struct join_rows {
     tx__fault *fault;
     int64_t rows, v, parts, part;
     tx_classes classes;
-    float even, each;
+    float even, each, z_weight;
+    float *z_loss; /* NULL: not asked for */
 };
 
 template <class D> __global__ void cross_entropy_join_kernel(const float *z, D *dz, const float *stats, join_rows n)
@@ -224,10 +230,12 @@ template <class D> __global__ void cross_entropy_join_kernel(const float *z, D *
             at_label += stat[2];
             total += stat[3];
         }
-        if (threadIdx.x == 0)
-            n.loss[row] = live ? all.max + logf(all.sum) - (1 - n.even) * at_label - n.each * total : 0;
+        float lse = all.max + logf(all.sum);
+        if (threadIdx.x == 0) n.loss[row] = live ? lse - (1 - n.even) * at_label - n.each * total : 0;
+        if (threadIdx.x == 0 && n.z_loss) n.z_loss[row] = live ? n.z_weight * lse * lse : 0;
         if (!n.weight) continue;
         float share = expf(stats[4 * (n.part * n.rows + row)] - all.max) / all.sum, w = live ? n.weight[row] : 0;
+        share *= (float)tx_z_slope(n.z_weight, lse);
         for (int64_t j = threadIdx.x; j < n.v; j += blockDim.x) {
             bool here = j < classes.n_here, label = here && n.y[row] - classes.first == j;
             float g = here && live ? w * (z[row * n.v + j] * share - (label ? 1 - n.even : 0) - n.each) : 0;
@@ -256,7 +264,9 @@ TX_GPU_ROW tx_status tx__gpu_cross_entropy_join(tx_ctx *c, const tx_cross_entrop
                           a->part,
                           a->classes,
                           (float)even,
-                          (float)(even / (double)a->classes.n_valid) };
+                          (float)(even / (double)a->classes.n_valid),
+                          (float)a->z_weight,
+                          (float *)a->z_loss.data };
     GPU_FLOAT(type, D,
               GPU_LAUNCH(tx__gpu_compute(c), (unsigned)rows, tx__gpu_threads(v / 16 + 1), 0,
                          cross_entropy_join_kernel<D>, (const float *)a->z.data, (D *)dz.data,

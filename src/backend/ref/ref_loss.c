@@ -19,12 +19,14 @@ tx_status tx__ref_cross_entropy(tx_ctx *c, const tx_cross_entropy_args *a, void 
         for (int64_t j = 0; j < a->n_valid && even > 0; j++) total += tx__ref_load(a->z, at + j);
         double lse = max + log(sum);
         tx__ref_store(a->loss, i, y[i] < 0 ? 0 : lse - (1 - even) * tx__ref_load(a->z, at + y[i]) - each * total);
+        if (a->z_loss.data) tx__ref_store(a->z_loss, i, y[i] < 0 ? 0 : a->z_weight * lse * lse);
         if (!a->weight.data) continue;
-        double weight = y[i] < 0 ? 0 : tx__ref_load(a->weight, i);
+        double weight = y[i] < 0 ? 0 : tx__ref_load(a->weight, i), slope = tx_z_slope(a->z_weight, lse);
         for (int64_t j = 0; j < v; j++) {
             bool live = y[i] >= 0 && j < a->n_valid;
             double softmax = live ? exp(tx__ref_load(a->z, at + j) - lse) : 0;
-            tx__ref_store(dz, i * dz.stride[0] + j, live ? weight * (softmax - (1 - even) * (j == y[i]) - each) : 0);
+            tx__ref_store(dz, i * dz.stride[0] + j,
+                          live ? weight * (slope * softmax - (1 - even) * (j == y[i]) - each) : 0);
         }
     }
     return TX_OK;
@@ -73,9 +75,11 @@ tx_status tx__ref_cross_entropy_join(tx_ctx *c, const tx_cross_entropy_join_args
             z_y += tx__ref_load(a->stats, at + 2);
             total += tx__ref_load(a->stats, at + 3);
         }
-        tx__ref_store(a->loss, i, y[i] < 0 ? 0 : max + log(sum) - (1 - even) * z_y - each * total);
+        double lse = max + log(sum);
+        tx__ref_store(a->loss, i, y[i] < 0 ? 0 : lse - (1 - even) * z_y - each * total);
+        if (a->z_loss.data) tx__ref_store(a->z_loss, i, y[i] < 0 ? 0 : a->z_weight * lse * lse);
         if (!a->weight.data) continue;
-        double share = exp(tx__ref_load(a->stats, 4 * (a->part * rows + i)) - max) / sum;
+        double share = exp(tx__ref_load(a->stats, 4 * (a->part * rows + i)) - max) / sum * tx_z_slope(a->z_weight, lse);
         double weight = y[i] < 0 ? 0 : tx__ref_load(a->weight, i);
         for (int64_t j = 0; j < v; j++) {
             bool here = j < a->classes.n_here, label = here && y[i] - a->classes.first == j;

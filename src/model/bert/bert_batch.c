@@ -23,7 +23,7 @@ void tx__bert_shape(const tx_model *m, const tx_config *cfg, tx_batch *batch, in
     batch->n_labels = n;
     if (m->n_losses == 1) return;
     batch->pair_label = tx_tensor1(dry, TX_I32, b);
-    batch->pair_weight = batch->pair_loss = tx_tensor1(dry, TX_F32, b);
+    batch->pair_weight = batch->other_loss = tx_tensor1(dry, TX_F32, b);
 }
 
 /* One sample, j of b, and its labels behind the *n of the samples before. */
@@ -79,7 +79,7 @@ void tx__bert_losses(const tx_model *m, const tx_batch *batch, int64_t n_samples
 {
     int64_t b = batch->token.dim[1];
     const int32_t *row = (const int32_t *)batch->row.data + b;
-    const float *loss = batch->loss.data, *pair_loss = batch->pair_loss.data;
+    const float *loss = batch->loss.data, *other_loss = batch->other_loss.data;
     sum[0] = (tx_loss_sum){ 0 };
     for (int64_t i = 0; i < batch->n_labels; i++) {
         if (row[i] % b >= n_samples) continue;
@@ -88,5 +88,5 @@ void tx__bert_losses(const tx_model *m, const tx_batch *batch, int64_t n_samples
     }
     if (m->n_losses == 1) return;
     sum[1] = (tx_loss_sum){ .n = n_samples };
-    for (int64_t j = 0; j < n_samples; j++) sum[1].sum += (double)pair_loss[j];
+    for (int64_t j = 0; j < n_samples; j++) sum[1].sum += (double)other_loss[j];
 }

@@ -165,7 +165,7 @@ static tx_status binary_fwd(tx_ctx *c, const tx_bert *g, tx_bert_saved *a, const
     a->dlogits = tx_push2(&c->acts, x.dtype, x.dim[0], 2);
     tx_tensor logits = tx_push2(&c->acts, tx_wide(x.dtype), x.dim[0], 2), none = { 0 };
     TX_TRY(pool_fwd(c, g, a, logits, x));
-    TX_RUN(c, cross_entropy, .loss = batch->pair_loss, .z = logits, .dz = train ? a->dlogits : none,
+    TX_RUN(c, cross_entropy, .loss = batch->other_loss, .z = logits, .dz = train ? a->dlogits : none,
            .y = batch->pair_label, .weight = train ? batch->pair_weight : none, .n_valid = 2);
     return TX_OK;
 }

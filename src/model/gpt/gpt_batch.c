@@ -3,11 +3,11 @@
 
 void tx__gpt_shape(const tx_model *m, const tx_config *cfg, tx_batch *batch, int64_t s, int64_t b)
 {
-    (void)m;
     void *dry = TX_DRY_ADDRESS;
     batch->token = batch->position = tx_tensor2(dry, TX_I32, s, b);
     batch->label = tx_tensor1(dry, TX_I32, s * b);
     batch->weight = batch->loss = tx_tensor1(dry, TX_F32, s * b);
+    if (m->z_weight > 0) batch->other_loss = batch->loss;
     if (cfg->reset_attention_mask) batch->first_key = batch->token;
 }
 
@@ -43,13 +43,15 @@ tx_status tx__gpt_collate(const tx_model *m, tx_batch *batch, const void *rows, 
 
 void tx__gpt_losses(const tx_model *m, const tx_batch *batch, int64_t n_samples, tx_loss_sum *sum)
 {
-    (void)m;
     int64_t s = batch->token.dim[0], b = batch->token.dim[1];
-    const float *weight = batch->weight.data, *loss = batch->loss.data;
-    *sum = (tx_loss_sum){ 0 };
-    for (int64_t i = 0; i < s * b; i++) {
-        if (weight[i] == 0 || i % b >= n_samples) continue;
-        sum->sum += (double)loss[i];
-        sum->n++;
+    const float *weight = batch->weight.data;
+    const float *loss[] = { batch->loss.data, batch->other_loss.data };
+    for (int k = 0; k < m->n_losses; k++) {
+        sum[k] = (tx_loss_sum){ 0 };
+        for (int64_t i = 0; i < s * b; i++) {
+            if (weight[i] == 0 || i % b >= n_samples) continue;
+            sum[k].sum += (double)loss[k][i];
+            sum[k].n++;
+        }
     }
 }

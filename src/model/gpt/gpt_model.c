@@ -52,8 +52,10 @@ static tx_status head_fwd(tx_ctx *c, const tx_stack_call *k)
            .accumulate = !g->head->fresh, .x = x, .w = g->head->value, .y = batch->label,
            .weight = k->train ? batch->weight : none, .n_valid = m->n_valid,
            .smoothing = k->train ? m->label_smoothing : 0, .n_parts = tp->size, .part = tp->rank,
-           .exchange = tx_tp_exchange);
+           .exchange = tx_tp_exchange, .z_weight = k->train ? m->z_weight : 0,
+           .z_loss = k->train ? batch->other_loss : none);
     if (k->train) g->head->fresh = false;
+    if (!k->train && batch->other_loss.data) TX_RUN(c, fill, .x = batch->other_loss, .value = 0);
     if (k->train) TX_TRY(tx_tp_sum(c, tx_as_rows(k->dx), dx));
     tx_arena_pop(&c->scratch, mark);
     return TX_OK;
@@ -87,6 +89,11 @@ static tx_status gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_
     tx_status st;
     g->head = untied ? &g->output : &g->t.word;
     TX_GOTO(tx_transformer_create(&g->t, &tx_model_gpt, cfg, vocab_size, grid, &head, &dims));
+    if (cfg->z_loss_weight > 0) {
+        g->t.base.z_weight = cfg->z_loss_weight;
+        g->t.base.n_losses = 2;
+        g->t.base.loss_name[1] = "head z loss";
+    }
     TX_GOTO(declare(g, grid, &dims));
     tx_transformer_declared(&g->t);
     TX_GOTO(list_layers(g));

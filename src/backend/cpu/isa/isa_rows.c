@@ -208,25 +208,28 @@ static void clear(void *x, tx_dtype t, int64_t at, int64_t n)
     memset((char *)x + (size_t)at * size, 0, (size_t)n * size);
 }
 
-/* `even` is tx_even_smoothing of the label's weight. */
 float tx__k(cross_entropy)(float *z, void *dz, tx_dtype t, int64_t n_valid, int64_t v, int32_t y, const float *weight,
-                           double even)
+                           const tx__loss_terms *terms)
 {
+    const double even = terms->even;
+    if (terms->z_loss) *terms->z_loss = 0;
     if (y < 0) {
         if (weight) clear(dz, t, 0, v);
         return 0.0f;
     }
     float max = row_max(z, n_valid), z_y = z[y];
     double mean = even > 0 ? row_sum(z, n_valid) / (double)n_valid : 0; /* before z is overwritten */
-    double sum = exp_sum(z, n_valid, max, weight != NULL);
+    double sum = exp_sum(z, n_valid, max, weight != NULL), lse = log(sum) + (double)max;
+    if (terms->z_loss) *terms->z_loss = (float)(terms->z_weight * lse * lse);
     if (weight) {
-        const float scale = (float)((double)*weight / sum), each = (float)((double)*weight * even / (double)n_valid);
+        const float scale = (float)((double)*weight / sum * tx_z_slope(terms->z_weight, lse));
+        const float each = (float)((double)*weight * even / (double)n_valid);
         const float label = scale * z[y] - each - (float)((double)*weight * (1 - even));
         scale_any(dz, t, z, n_valid, scale, each);
         scale_any((char *)dz + (size_t)y * tx_dtype_size(t), t, &label, 1, 1.0f, 0.0f);
         clear(dz, t, n_valid, v - n_valid);
     }
-    return (float)(log(sum) + (double)max - (1 - even) * (double)z_y - even * mean);
+    return (float)(lse - (1 - even) * (double)z_y - even * mean);
 }
 
 void tx__k(cross_entropy_part)(float *stats, float *z, int64_t n, int64_t y, bool keep)

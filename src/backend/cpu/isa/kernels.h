@@ -72,6 +72,12 @@ typedef struct tx__glu_bwd {
     tx_dtype t;
 } tx__glu_bwd;
 
+/* What a row's loss has beside the cross-entropy: tx_even_smoothing of the label's weight, and the z-loss. */
+typedef struct tx__loss_terms {
+    double even, z_weight;
+    float *z_loss; /* out; NULL: not asked for */
+} tx__loss_terms;
+
 /* Rows of h for a norm, forward or backward; values are of type t, the stream's tensors of type s, which is t or fp32.
  * Without means (RMSNorm) mu, beta and dbeta are not there. */
 typedef struct tx__norm_rows {
