@@ -277,6 +277,9 @@ static void ranks_take_what_was_planned(void **state)
         check_run("--bf16 --grad-dtype bf16 --grad-reduce-dtype fp32 --mics-shard-size 1", stage, 2);
     }
     check_run("--zero-quantized-weights --zero-quantized-gradients --mics-shard-size 2", 3, 4);
+    check_run("--optimizer onebitadam --onebit-freeze-step 2", 0, 2);
+    check_run("--bf16 --optimizer onebitlamb --onebit-freeze-step 2", 0, 2);
+    check_run("--optimizer zerooneadam --var-freeze-step 1", 0, 2);
 }
 
 int main(void)
