@@ -20,13 +20,13 @@ static const tx_py *number_in(tx__file *f, int k, int row)
     const tx_param *p = &f->c->m->params.param[row];
     const int part = tx__state_part(f->c, k);
     tx_param tensor;
-    const float *whole;
+    const float *whole = NULL;
     if (f->failed) return NULL;
     if (tx_source_tensor(f->c->src, part, p, &tensor))
         f->failed = tx_conversion_fetch_tensor(f->c, part, row, &tensor, &whole);
     else
         f->failed = TX_FAIL(TX_ERR_FORMAT, "%s: holds no %s of %s", f->c->src->path, f->c->src->part[part], p->name);
-    if (f->failed || (!*whole && o->theirs[k] == TX_THEIRS_LATER)) return NULL;
+    if (f->failed || (*whole == 0 && o->theirs[k] == TX_THEIRS_LATER)) return NULL;
     return note(f, tx_py_of_float(f->a, (double)*whole));
 }
 
