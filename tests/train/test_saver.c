@@ -46,6 +46,13 @@ static void wait_for_both_shards(void)
     while ((atomic_load(&n_begun) % 2 || atomic_load(&n_ended) != atomic_load(&n_begun)) && tx_clock() - start < 60);
 }
 
+/* Until both ranks' shards of an attempt wait for steps: these go on only then. */
+static void wait_for_begun(long n)
+{
+    double start = tx_clock();
+    while (atomic_load(&n_begun) < n && tx_clock() - start < 60) usleep(1000);
+}
+
 static int fsync_of(int fd, const char *path)
 {
     if ((!failing_name || strstr(path, failing_name)) && atomic_fetch_sub(&n_failing, 1) > 0) {
@@ -118,7 +125,8 @@ static void count_step(void *user, const tx_step_record *r)
     if (r->iteration == trouble.fsync) atomic_store(&n_failing, 1);
     atomic_store(&no_memory, r->iteration == trouble.no_memory ? (size_t)ps->n * sizeof(tx_replica) : 0);
     if (r->iteration == trouble.bad_weight) ((float *)ps->param[0].weight->value.data)[0] = NAN;
-    if (atomic_load(&slow_steps) && atomic_load(&waits_for_steps)) usleep(100000);
+    if (atomic_load(&slow_steps) && atomic_load(&waits_for_steps) && r->iteration % 4 == 1)
+        wait_for_begun(r->iteration / 4 * 2);
     if (atomic_load(&slow_steps) && !atomic_load(&waits_for_steps)) wait_for_both_shards();
 }
 
