@@ -23,6 +23,7 @@ char_class.c tx__char_class_ready likewise
 comm_calls.c tx_comm_self      the group of one: never written, but passed as groups are
 cores.c found            the process's number of cores, found once; atomic
 cpu_backend.c line       of each thread: a text to be returned
+cpu_gemm.c known         what oneDNN takes the processor's instructions for, asked once; atomic
 gpu_module.c found       the module, opened once
 gpu_module.c lock        of the one above
 hash_table.c once        a secret of the process, taken once

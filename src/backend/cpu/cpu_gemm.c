@@ -252,7 +252,7 @@ static void few_rows(const tx_ctx *c, const tx_gemm_args *a, void *scratch)
 
 bool tx__cpu_gemm_is_own(tx_dtype t)
 {
-    static _Atomic int known; /* asked once: oneDNN's answer takes longer than finding a product, and stays */
+    static _Atomic int known; /* of the process: asking takes longer than finding a product */
     if (!known) known = (int)dnnl_get_effective_cpu_isa();
     int isa = known, need = dnnl_cpu_isa_avx512_core_bf16;
 #if DNNL_VERSION_MAJOR >= 3
