@@ -20,12 +20,13 @@ __attribute__((format(printf, 2, 3))) static void add(char line[1024], const cha
     va_end(ap);
 }
 
-static void add_norms(char line[1024], const tx_step_record *r)
+static void add_norms_and_length(char line[1024], const tx_step_record *r)
 {
     add(line, " grad norm: %.3f |", r->grad_norm);
     if (r->num_zeros >= 0) add(line, " num zeros: %.1f |", r->num_zeros);
     if (r->params_norm >= 0) add(line, " params norm: %.3f |", r->params_norm);
     if (r->max_attention_logit >= 0) add(line, " max attention logit: %.3f |", r->max_attention_logit);
+    if (r->curriculum_length) add(line, " curriculum seqlen: %5lld |", (long long)r->curriculum_length);
 }
 
 /* Of layers with experts, which Megatron logs in part, under these names. */
@@ -41,8 +42,7 @@ static void add_experts(char line[1024], const tx_step_record *r)
 static void megatron(char line[1024], const tx_step_record *r)
 {
     add(line, " loss scale: %.1f |", r->loss_scale);
-    add_norms(line, r);
-    if (r->curriculum_length) add(line, " curriculum seqlen: %5lld |", (long long)r->curriculum_length);
+    add_norms_and_length(line, r);
     add(line, " number of skipped iterations: %3lld | number of nan iterations: %3lld |", (long long)r->skipped,
         (long long)r->nan);
     add(line, " samples per second: %.3f | tokens per second: %.1f | TFLOPs: %.3f |", r->samples_per_second,
@@ -53,8 +53,7 @@ static void megatron(char line[1024], const tx_step_record *r)
 static void megatron_deepspeed(char line[1024], const tx_config *cfg, const tx_step_record *r)
 {
     if (tx_loss_scaler_from_config(cfg).kind != TX_SCALE_NONE) add(line, " loss scale: %.1f |", r->loss_scale);
-    add_norms(line, r);
-    if (r->curriculum_length) add(line, " curriculum seqlen: %5lld |", (long long)r->curriculum_length);
+    add_norms_and_length(line, r);
     add(line, " actual seqlen: %5lld |", (long long)r->seq_length);
     add(line, " number of skipped iterations: %3lld | number of nan iterations: %3lld |", (long long)r->skipped,
         (long long)r->nan);

@@ -1,13 +1,12 @@
-/* trainer_logits.c - the largest scores of attention in an iteration, for the log, and QK-Clip: where a head's was
- * above
- * --qk-clip-threshold, the update is followed by
+/* trainer_logits.c - the largest scores of attention in an iteration, for the log and for QK-Clip: where a head's score
+ * was above --qk-clip-threshold, the update is followed by
  *
  *      W_q *= γ^α,  W_k *= γ^(1-α)      γ = threshold / largest score, so that the same score becomes the threshold
  *
- *  and biases likewise. All heads of a group have the group's largest score, since they share a key. Kimi K2,
+ * and biases likewise. All heads of a group have the group's largest score, since they share a key. Kimi K2,
  * arXiv:2507.20534, algorithm 1; megatron/core/optimizer/qk_clip.py, which leaves biases as they are.
  *
- *  Forwards leave each head's largest score in the model's max_logits. It is the largest of all samples once the ranks
+ * Forwards leave each head's largest score in the model's max_logits. It is the largest of all samples once the ranks
  * with the same heads have compared theirs; a maximum does not depend on the layout. What is multiplied is a range's
  * stretch of a matrix while the update has it at hand (tx_optim_rescale), so values are sent once, and an update that
  * is skipped scales nothing. No state outlives the iteration. */

@@ -8,6 +8,7 @@
 #include "train/trainer.h"
 
 enum { S = 16, BATCH = 8, LAYERS = 4, EXPERTS = 8, MAX_RANKS = 4, MAX_ITERATIONS = 64 };
+#include "dealer.h"
 
 typedef struct run {
     const char *flags;
@@ -20,26 +21,6 @@ typedef struct run {
     double loads[LAYERS][EXPERTS]; /* of the second half of the iterations */
     const tx_config *cfg;
 } run;
-
-/* Samples of an iteration, dealt to the data ranks in turn as the batch reader deals them. */
-typedef struct dealer {
-    const tx_trainer *t;
-    int32_t rows[BATCH * (S + 1)];
-} dealer;
-
-static tx_status deal(void *user, int64_t micro, const void **rows)
-{
-    dealer *d = user;
-    const tx_trainer *t = d->t;
-    int data = tx_grid_size(t->grid, TX_AXIS_DATA), rank = tx_grid_rank(t->grid, TX_AXIS_DATA);
-    for (int64_t i = 0; i < t->b; i++)
-        for (int64_t k = 0; k <= S; k++) {
-            int64_t sample = t->consumed_train_samples + (micro * data + rank) * t->b + i, x = sample * (S + 1) + k;
-            d->rows[i * (S + 1) + k] = (int32_t)((x * x / 7 + 3 * x) % 61);
-        }
-    *rows = d->rows;
-    return TX_OK;
-}
 
 /* The rule, of one layer. */
 static tx_status expect(float *bias, const tx_expert_record *r, float rate)
@@ -100,7 +81,7 @@ static tx_status run_rank(tx_world *w, void *user)
     run *r = user;
     const tx_layout layout = tx_layout_of(r->cfg);
     float want[LAYERS][EXPERTS] = { 0 };
-    dealer d;
+    dealer d = { 0 };
     tx_grid grid;
     tx_trainer *t = NULL;
     tx_status st;

@@ -9,26 +9,7 @@
 #include "train/trainer.h"
 
 enum { S = 16, BATCH = 8, MAX_RANKS = 8 };
-
-/* The same batch in every iteration, dealt to the data ranks in turn as the batch reader deals it. */
-typedef struct dealer {
-    const tx_trainer *t;
-    int32_t rows[BATCH * (S + 1)];
-} dealer;
-
-static tx_status deal(void *user, int64_t micro, const void **rows)
-{
-    dealer *d = user;
-    const tx_trainer *t = d->t;
-    int data = tx_grid_size(t->grid, TX_AXIS_DATA), rank = tx_grid_rank(t->grid, TX_AXIS_DATA);
-    for (int64_t i = 0; i < t->b; i++)
-        for (int64_t k = 0; k <= S; k++) {
-            int64_t x = ((micro * data + rank) * t->b + i) * (S + 1) + k;
-            d->rows[i * (S + 1) + k] = (int32_t)((x * x / 7 + 3 * x) % 61);
-        }
-    *rows = d->rows;
-    return TX_OK;
-}
+#include "dealer.h"
 
 /* A rate of 0: nothing but clipping changes weights. */
 static tx_config *config_of(const char *flags)
@@ -54,7 +35,7 @@ static tx_trainer *open_trainer(const tx_config *cfg)
 
 static void train(tx_trainer *t, int n)
 {
-    dealer d = { .t = t };
+    dealer d = { .t = t, .again = true };
     for (int i = 0; i < n; i++) ASSERT_OK(tx_trainer_train(t, deal, &d));
 }
 
@@ -216,7 +197,7 @@ static tx_status run_rank(tx_world *w, void *user)
     tx_world_set_timeout(w, 100);
     TX_TRY(tx_grid_open(&grid, w, &layout, NULL));
     TX_GOTO(tx_trainer_create(&t, r->cfg, 64, -1, true, &grid));
-    dealer d = { .t = t };
+    dealer d = { .t = t, .again = true };
     for (int i = 0; i < 2; i++) TX_GOTO(tx_trainer_train(t, deal, &d));
     r->most[grid.rank] = t->max_attention_logit;
 out:
