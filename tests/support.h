@@ -124,6 +124,7 @@ __attribute__((format(printf, 1, 2))) static inline const char *in_scratch(const
 {
     size_t cap;
     char *p = path_buffer(&cap);
+    if (!*scratch_dir) fail_msg("a test with files is a SCRATCH_TEST");
     int n = snprintf(p, cap, "%s/", scratch_dir);
     va_list ap;
     va_start(ap, fmt);
