@@ -108,7 +108,13 @@ grep -Eq '\| peak share: [0-9.]+% \|$' out || die "no share of --peak-tflops on 
 ok "${run[@]}" --device gpu --train-iters 4 --save straight --save-interval 4 --log-params-norm
 ok "${run[@]}" --device gpu --train-iters 4 --exit-interval 2 --save stopped --save-interval 2 --async-save
 ok "${run[@]}" --device gpu --train-iters 4 --load stopped --save stopped --save-interval 4
-for f in straight/iter_0000004/*; do cmp "$f" "stopped/iter_0000004/${f##*/}" || die "a resumed run has other bits"; done
+# but for the library's description of its algorithms, of which two bytes are by chance (seen with cuBLASLt 13.1), and so for
+# the manifest's own hash
+for end in straight stopped; do
+    cp -r $end/iter_0000004 $end.bits
+    sed -E -i 's/("gpu_products":)"[^"]*"/\1""/;s/("hash":)"[^"]*"\}$/\1""}/' $end.bits/manifest.json
+done
+for f in straight.bits/*; do cmp "$f" "stopped.bits/${f##*/}" || die "a resumed run has other bits"; done
 ok "${run[@]}" --device cpu --train-iters 6 --load straight
 
 # a step that overflows changes nothing: skipped on both alike
