@@ -402,6 +402,22 @@ static void rule_eval_tasks_can_be_scored(const tx__check *k)
                              "checkpoints");
 }
 
+/* The loss of a user-defined model is its own program's. */
+static void rule_engine_has_its_own_loss(const tx__check *k)
+{
+    const struct {
+        const char *flag;
+        double value;
+        bool bad;
+    } all[] = { { "label-smoothing", k->c->label_smoothing, k->bad->label_smoothing },
+                { "z-loss-weight", k->c->z_loss_weight, k->bad->z_loss_weight } };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!all[i].bad && all[i].value > 0)
+            tx__violate(k->v,
+                        "--%s %g is of the losses of GPT and BERT: a user-defined model computes its own, leave it out",
+                        all[i].flag, all[i].value);
+}
+
 /* ---------------------------------------------------------------- the table */
 
 const tx__rule tx__rules_run[] = {
@@ -431,6 +447,7 @@ const tx__rule tx__rules_run[] = {
     { NULL, rule_sizes_have_units },
     { NULL, tx__check_profile },
     { "pretrain", rule_eval_tasks_can_be_scored },
+    { "engine", rule_engine_has_its_own_loss },
     { NULL, rule_skipped_ranges_are_ranges },
     { NULL, NULL },
 };

@@ -126,6 +126,10 @@ static const struct broken {
       "--decoupled-lr is of Megatron's schedule, in whose place --lr-schedule LRRangeTest stands: leave it out" },
     { "pretrain-gpt", GOOD "--decoupled-lr 1e-5 --save-format megatron --save x",
       "--save-format megatron holds one learning rate, not --decoupled-lr's: save native, or --no-save-optim" },
+    { "engine", "--micro-batch-size 1 --lr 1 --label-smoothing 0.1",
+      "--label-smoothing 0.1 is of the losses of GPT and BERT: a user-defined model computes its own, leave it out" },
+    { "engine", "--micro-batch-size 1 --lr 1 --z-loss-weight 1e-4",
+      "--z-loss-weight 0.0001 is of the losses of GPT and BERT: a user-defined model computes its own, leave it out" },
     { "engine", "--micro-batch-size 1 --lr 1 --decoupled-lr 1e-5",
       "--decoupled-lr is for a GPT and a BERT: which parameters of a client's model are meant is not known; give "
       "tx_engine_args.group" },
