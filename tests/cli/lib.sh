@@ -24,6 +24,14 @@ refused() {
     [ "$(wc -l <said)" -eq 1 ] || { cat err >&2; die "triax $*: not one line"; }
 }
 
+# small_data VOCABULARY: small_text_document.{bin,idx}, 3180 ids below VOCABULARY in 40 documents. Of --mock-data each run
+# would shuffle millions of samples
+small_data() {
+    awk -v v="$1" 'BEGIN { for (i = 0; i < 40; i++) { printf "{\"text\": \""; for (k = 0; k < 60 + i; k++)
+        printf "%d ", (i * 7 + k * k * 3 + k) % v; print "\"}" } }' >small.jsonl
+    ok preprocess-data --input small.jsonl --output-prefix small --tokenizer-type NullTokenizer --vocab-size "$1"
+}
+
 # loss FILE: "iteration loss" of every log line
 losses() { sed -nE 's/^ iteration +([0-9]+)\/.*lm loss: ([0-9.E+-]+).*/\1 \2/p' "$1"; }
 

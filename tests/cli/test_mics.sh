@@ -4,9 +4,10 @@
 # stages read its checkpoint, and what does not go together is refused.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/mpi.sh"
+small_data 128
 
 MODEL="--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 \
-    --tokenizer-type NullTokenizer --vocab-size 128 --mock-data --micro-batch-size 2 --global-batch-size 8 --train-iters 6 \
+    --tokenizer-type NullTokenizer --vocab-size 128 --data-path small_text_document --micro-batch-size 2 --global-batch-size 8 --train-iters 6 \
     --lr 1e-3 --log-interval 1 --eval-interval 100 --eval-iters 0"
 train() { # OUT RANKS FLAGS...
     timeout 120 "$TRIAX" torchrun --nproc-per-node "$2" pretrain-gpt $MODEL --threads 1 "${@:3}" >"$1" 2>&1 ||

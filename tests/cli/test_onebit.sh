@@ -4,10 +4,11 @@
 # resumed run has the same bits with each layout and precision, and another number of data-parallel ranks is told, too.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/mpi.sh"
+small_data 128
 
 train() { # OUT RANKS FLAGS...
     timeout 120 "$TRIAX" torchrun --nproc-per-node "$2" pretrain-gpt --num-layers 2 --hidden-size 64 --num-attention-heads 4 \
-        --seq-length 32 --max-position-embeddings 32 --tokenizer-type NullTokenizer --vocab-size 128 --mock-data \
+        --seq-length 32 --max-position-embeddings 32 --tokenizer-type NullTokenizer --vocab-size 128 --data-path small_text_document \
         --micro-batch-size 2 --global-batch-size 8 --train-iters 12 --lr 1e-3 --log-interval 1 --eval-interval 100 --eval-iters 0 \
         --optimizer onebitadam --onebit-freeze-step 5 --threads 1 "${@:3}" >"$1" 2>&1 || { cat "$1" >&2; die "training: ${*:2}"; }
 }
@@ -43,9 +44,9 @@ train out 2 --load by2 --load-tag iter_0000008
 train out 4 --load by2 --load-tag iter_0000008
 grep -q 'has no errors of compression of 4 data-parallel ranks' out || { cat out; die "no word on other workers"; }
 model="--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 --tokenizer-type
-    NullTokenizer --vocab-size 128 --mock-data --micro-batch-size 2 --global-batch-size 8 --train-iters 12 --lr 1e-3"
+    NullTokenizer --vocab-size 128 --data-path small_text_document --micro-batch-size 2 --global-batch-size 8 --train-iters 12 --lr 1e-3"
 refused 'is for an --optimizer that sends signs (onebitadam, ' pretrain-gpt $model --onebit-worker-size 2
 refused '--onebit-worker-size 2 does not divide the 1 data-parallel ranks' pretrain-gpt $model --optimizer onebitadam --onebit-worker-size 2
 refused 'not with --zero-stage' pretrain-gpt --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 \
-    --max-position-embeddings 32 --tokenizer-type NullTokenizer --vocab-size 128 --mock-data --micro-batch-size 2 \
+    --max-position-embeddings 32 --tokenizer-type NullTokenizer --vocab-size 128 --data-path small_text_document --micro-batch-size 2 \
     --global-batch-size 8 --train-iters 12 --lr 1e-3 --optimizer onebitadam --zero-stage 1

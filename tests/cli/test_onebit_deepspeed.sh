@@ -4,12 +4,13 @@
 # that goes on from one has the bits of the run that was never stopped, saved so or converted there and back.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/mpi.sh"
+small_data 31
 
 train() { # OUT RANKS FLAGS...
     local ranks=
     [ "$2" -eq 1 ] || ranks="torchrun --nproc-per-node $2"
     timeout 120 "$TRIAX" $ranks pretrain-gpt --num-layers 1 --hidden-size 16 --num-attention-heads 2 \
-        --seq-length 8 --max-position-embeddings 8 --tokenizer-type NullTokenizer --vocab-size 31 --mock-data \
+        --seq-length 8 --max-position-embeddings 8 --tokenizer-type NullTokenizer --vocab-size 31 --data-path small_text_document \
         --micro-batch-size 2 --global-batch-size 4 --train-iters 12 --lr 1e-3 --log-interval 1 --eval-interval 100 --eval-iters 0 \
         --threads 1 "${@:3}" >"$1" 2>&1 || { cat "$1" >&2; die "training: ${*:2}"; }
 }

@@ -4,9 +4,10 @@
 # resumed before, at and after the freeze has the same bits, with each layout and precision; what it cannot do is refused.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/mpi.sh"
+small_data 128
 
 model="--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32
-    --tokenizer-type NullTokenizer --vocab-size 128 --mock-data --micro-batch-size 2 --global-batch-size 8 --train-iters 12
+    --tokenizer-type NullTokenizer --vocab-size 128 --data-path small_text_document --micro-batch-size 2 --global-batch-size 8 --train-iters 12
     --lr 1e-2 --optimizer onebitlamb"
 train() { # OUT RANKS FLAGS...
     timeout 240 "$TRIAX" torchrun --nproc-per-node "$2" pretrain-gpt $model --log-interval 1 --eval-interval 100 --eval-iters 0 \

@@ -4,10 +4,11 @@
 # step is taken; a resumed run has the same bits from every phase, with each layout and precision, and saving changes none.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/mpi.sh"
+small_data 128
 
 # sums in updates 2 3 4 6 8, signs in 5 7 9 10; then averages in 11 12 13 14 16 20 24
 model="--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32
-    --tokenizer-type NullTokenizer --vocab-size 128 --mock-data --micro-batch-size 2 --global-batch-size 8 --train-iters 23
+    --tokenizer-type NullTokenizer --vocab-size 128 --data-path small_text_document --micro-batch-size 2 --global-batch-size 8 --train-iters 23
     --lr 1e-3 --optimizer zerooneadam"
 train() { # OUT RANKS FLAGS...
     timeout 120 "$TRIAX" torchrun --nproc-per-node "$2" pretrain-gpt $model --log-interval 1 --eval-interval 100 --eval-iters 0 \
