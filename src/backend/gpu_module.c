@@ -74,12 +74,23 @@ static tx_status find(const tx_gpu_module **out)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* What was found, or why nothing was: no GPU comes while a process runs, and a search for layouts asks again and again.
+ */
 tx_status tx_gpu_module_get(const tx_gpu_module **out)
 {
     static const tx_gpu_module *found;
+    static char where[PATH_MAX], why[2048]; /* TX_GPU_MODULE when nothing was found in it, and the words */
+    const char *told = getenv("TX_GPU_MODULE");
+    if (!told) told = "";
     pthread_mutex_lock(&lock);
-    tx_status st = found ? TX_OK : find(&found);
-    if (st) found = NULL;
+    tx_status st = TX_OK;
+    if (!found && *why && !strcmp(told, where))
+        st = TX_FAIL(TX_ERR_NOTFOUND, "%s", why);
+    else if (!found && (st = find(&found))) {
+        found = NULL;
+        snprintf(where, sizeof where, "%s", told);
+        snprintf(why, sizeof why, "%s", tx_last_error());
+    }
     *out = found;
     pthread_mutex_unlock(&lock);
     return st;

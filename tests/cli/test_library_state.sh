@@ -25,7 +25,9 @@ cores.c found            the process's number of cores, found once; atomic
 cpu_backend.c line       of each thread: a text to be returned
 cpu_gemm.c known         what oneDNN takes the processor's instructions for, asked once; atomic
 gpu_module.c found       the module, opened once
-gpu_module.c lock        of the one above
+gpu_module.c lock        of those around it
+gpu_module.c where       in what none was found, so that it is not searched again
+gpu_module.c why         likewise
 hash_table.c once        a secret of the process, taken once
 hash_table.c seed        likewise
 log.c lock               the client's sink of messages
