@@ -198,14 +198,15 @@ typedef struct tx_past {
  *  (x[i], x[i+m]) becomes (x[i] cos φ - x[i+m] sin φ, x[i+m] cos φ + x[i] sin φ); from n_rot on x stays. Angles are in
  *  fp64. inverse rotates back, which is also what backward does to the gradient. arXiv:2104.09864. Pairs are
  *  taken from the two halves, as in GPT-NeoX, not from neighbours. With a past, past.n replaces first for each sample.
- */
+ *  Positions that are given replace first + i_s. */
 typedef struct tx_rope_args {
     tx_tensor x;   /* [s, b, groups, r, d], in and out; strides as in attention_fwd */
     int64_t n_rot; /* even, 2 .. d */
     int64_t first; /* position of i_s = 0 */
     double theta;
     bool inverse;
-    tx_past past; /* optional; its slots are ignored */
+    tx_past past;       /* optional; its slots are ignored */
+    tx_tensor position; /* [s, b] i32, optional: of each token, in the place of first + i_s; not with a past */
 } tx_rope_args;
 TX_API tx_status tx_op_rope(tx_ctx *c, const tx_rope_args *a);
 

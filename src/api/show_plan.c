@@ -58,8 +58,8 @@ static double run_tokens(const tx_config *cfg)
     double samples = cfg->given.train_samples ? (double)cfg->train_samples
                                               : (double)cfg->train_iters * (double)cfg->global_batch_size;
     double iterations = samples / (double)cfg->global_batch_size;
-    double tokens =
-        cfg->curriculum_schedule ? tx_config_tokens(cfg, (int64_t)iterations) : samples * (double)cfg->seq_length;
+    bool varies = cfg->curriculum_schedule || cfg->random_ltd;
+    double tokens = varies ? tx_config_tokens(cfg, (int64_t)iterations) : samples * (double)cfg->seq_length;
     double end = (double)cfg->train_tokens;
     return end > 0 && (end < tokens || tokens < 1) ? end : tokens;
 }
@@ -199,11 +199,19 @@ static tx_status show_model(tx__report *r, const plan_view *v)
                            tx_model_type_of(cfg)->prefix, (long long)cfg->num_layers, (long long)cfg->hidden_size,
                            (long long)cfg->num_attention_heads, (long long)cfg->ffn_hidden_size,
                            (long long)cfg->seq_length));
-    if (!cfg->curriculum_schedule) return TX_OK;
-    return tx__report_line(r,
-                           "curriculum: samples of %lld to %lld tokens; what follows is of an iteration at the full "
-                           "sequence length, and the run's tokens are those of its lengths",
-                           (long long)tx_config_sample_length(cfg, 1, &last), (long long)longest(cfg));
+    if (cfg->curriculum_schedule)
+        TX_TRY(
+            tx__report_line(r,
+                            "curriculum: samples of %lld to %lld tokens; what follows is of an iteration at the full "
+                            "sequence length, and the run's tokens are those of its lengths",
+                            (long long)tx_config_sample_length(cfg, 1, &last), (long long)longest(cfg)));
+    if (!cfg->random_ltd) return TX_OK;
+    return tx__report_line(
+        r,
+        "random-LTD: %lld layers compute %lld tokens of a sample to begin with, and up to %lld; what "
+        "follows is of an iteration with all of them, and the run's tokens are those of its layers",
+        (long long)tx_config_n_dropping(cfg), (long long)tx_config_reserved_length(cfg, 1, &last),
+        (long long)cfg->random_ltd_max_value);
 }
 
 static tx_status show(tx__report *r, const plan_view *v)

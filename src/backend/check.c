@@ -362,6 +362,29 @@ tx_status tx__check_grouped_dw(const tx_grouped_dw_args *a)
                   (named[]){ T(dy), T(x), { "dw", first_of(a->dw) }, { "dbias", first_of(a->dbias) }, T(count) }, 5);
 }
 
+/* Some tokens [r,b,h] of all [s,b,h], and their positions [r,b]. */
+static bool tokens_fit(tx_tensor some, tx_tensor all, tx_tensor position)
+{
+    tx_dtype t = all.dtype;
+    return is_float(t) && dense(all, t, 3) && dense(some, t, 3) && some.dim[1] == all.dim[1] &&
+           some.dim[2] == all.dim[2] && dense(position, TX_I32, 2) && position.dim[0] == some.dim[0] &&
+           position.dim[1] == some.dim[1];
+}
+
+tx_status tx__check_gather_tokens(const tx_gather_tokens_args *a)
+{
+    if (tokens_fit(a->y, a->x, a->position)) return TX_OK;
+    return REFUSE("gather_tokens", "x [s,b,h] and y [r,b,h] of one float dtype, position [r,b] int32", T(y), T(x),
+                  T(position));
+}
+
+tx_status tx__check_scatter_tokens(const tx_scatter_tokens_args *a)
+{
+    if (tokens_fit(a->x, a->y, a->position)) return TX_OK;
+    return REFUSE("scatter_tokens", "y [s,b,h] and x [r,b,h] of one float dtype, position [r,b] int32", T(y), T(x),
+                  T(position));
+}
+
 tx_status tx__check_rope(const tx_rope_args *a)
 {
     if (!is_float(a->x.dtype) || !view(a->x, a->x.dtype, 5))
@@ -375,6 +398,8 @@ tx_status tx__check_rope(const tx_rope_args *a)
                        a->theta);
     if (a->past.n.data && !vec(a->past.n, TX_I32, a->x.dim[1]))
         return REFUSE("rope", "past.n [b] int32", T(x), T(past.n));
+    if (a->position.data && (a->past.n.data || !mat(a->position, TX_I32, a->x.dim[0], a->x.dim[1])))
+        return REFUSE("rope", "position [s,b] int32 without past.n", T(x), T(position), T(past.n));
     return TX_OK;
 }
 

@@ -149,6 +149,23 @@ typedef struct tx_gather_rows_args {
     int64_t div;
 } tx_gather_rows_args;
 
+/* gather_tokens: y[i, j] = x[position[i, j] - first, j]; 0 where x has no such position
+ * scatter_tokens: y[position[i, j] - first, j] = x[i, j], where y has that position; the other rows of y stay.
+ * Positions of a column are all different. Each is the other's transpose. */
+typedef struct tx_gather_tokens_args {
+    tx_tensor y;        /* [r, b, h], out */
+    tx_tensor x;        /* [s, b, h] */
+    tx_tensor position; /* [r, b] i32 */
+    int64_t first;      /* position of x's first row */
+} tx_gather_tokens_args;
+
+typedef struct tx_scatter_tokens_args {
+    tx_tensor y;        /* [s, b, h], in and out */
+    tx_tensor x;        /* [r, b, h] */
+    tx_tensor position; /* [r, b] i32 */
+    int64_t first;      /* position of y's first row */
+} tx_scatter_tokens_args;
+
 /* combine_fwd: y[t] = Σ_j weight[t,j] z[row[t k + j]] + beta y[t], in the order of j; row -1 adds nothing; without
  * weights they are 1 (the gradient of gather_rows). beta is 1 with accumulate, else 0. */
 typedef struct tx_combine_fwd_args {

@@ -86,8 +86,10 @@ typedef struct tx_step_record {
     bool final; /* evaluation: the closing one, when training is over */
     int64_t iteration, train_iters;
     int64_t consumed_samples, consumed_tokens;
-    int64_t global_batch_size, seq_length; /* seq_length: tokens of a sample that the iteration was trained on */
-    int64_t curriculum_length;             /* the same, of --curriculum-schedule; 0: there is none */
+    int64_t global_batch_size, seq_length; /* seq_length: tokens of a sample that the iteration was trained on, with
+                                            * --random-ltd in the mean over layers */
+    int64_t curriculum_length;             /* tokens of a sample, of --curriculum-schedule; 0: there is none */
+    int64_t reserved_length;               /* of them, those of layers with --random-ltd; 0: there are none */
     double lr, weight_decay;
     double decoupled_lr;                              /* negative: there is none */
     double loss;                                      /* "lm loss"; NaN: no step advanced */

@@ -159,6 +159,18 @@ int64_t tx_config_skipped_iterations(const tx_config *cfg, int64_t iteration, in
  * it. *last is set to an iteration up to which it stays so; INT64_MAX: for ever. */
 int64_t tx_config_sample_length(const tx_config *cfg, int64_t iteration, int64_t *last);
 
+/* How many tokens of each sample the layers of --random-ltd compute in an iteration, from 1; all of them where the
+ * sample has no more. 0: there are no such layers. *last as above. And whether a layer, from 0, is one of them; how
+ * many are. */
+int64_t tx_config_reserved_length(const tx_config *cfg, int64_t iteration, int64_t *last);
+int64_t tx_config_kept(const tx_config *cfg, int64_t iteration, int64_t *last); /* likewise; then --seq-length */
+bool tx_config_drops_tokens(const tx_config *cfg, int64_t layer);
+int64_t tx_config_n_dropping(const tx_config *cfg);
+
+/* Megatron-DeepSpeed's measure of a sample of s tokens, of which layers with --random-ltd compute r: the mean over all
+ * layers, rounded down. It counts as the tokens that are consumed. */
+int64_t tx_config_layer_tokens(const tx_config *cfg, int64_t s, int64_t r);
+
 /* Tokens of the first so many iterations of --global-batch-size samples. */
 double tx_config_tokens(const tx_config *cfg, int64_t iterations);
 

@@ -101,9 +101,11 @@ double tx_config_tokens(const tx_config *c, int64_t iterations)
 {
     double tokens = 0;
     for (int64_t i = 1, last; i <= iterations; i = last + 1) {
-        double length = (double)tx_config_sample_length(c, i, &last);
+        int64_t until, s = tx_config_sample_length(c, i, &last), r = tx_config_reserved_length(c, i, &until);
+        if (until < last) last = until;
         if (last > iterations) last = iterations;
-        tokens += (double)(last - i + 1) * (double)c->global_batch_size * length;
+        tokens +=
+            (double)(last - i + 1) * (double)c->global_batch_size * (double)(r ? tx_config_layer_tokens(c, s, r) : s);
     }
     return tokens;
 }

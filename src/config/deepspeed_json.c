@@ -112,6 +112,7 @@ struct reading {
     enum tx_curriculum_kind curriculum;  /* of curriculum_learning.schedule_type */
     bool has_curriculum_type;            /* there is one, whichever it is */
     bool grows;                          /* curriculum_learning is enabled; else its other keys say nothing */
+    bool drops;                          /* likewise, data_efficiency.data_routing.random_ltd */
     int64_t accumulation, data_parallel; /* 0: left out */
     tx__json_place accumulation_at, data_parallel_at;
     struct monitor {
@@ -512,11 +513,20 @@ static tx_status convert_curriculum(reading *r, const json_t *value)
     return TX_OK;
 }
 
-static tx_status convert_curriculum_list(reading *r, const json_t *value)
+static tx_status convert_total_layers(reading *r, const json_t *value)
+{
+    long long n = counted(r, value), layers = r->cfg->num_layers;
+    if (n && layers && n != layers)
+        wrong(r, "%s is %lld, and the model has %lld layers (--num-layers)", r->key, n, layers);
+    return TX_OK;
+}
+
+static tx_status convert_numbers(reading *r, const json_t *value)
 {
     enum { MOST = 1000 };
-    bool lengths = !strcmp(below(r->key, "curriculum_learning"), "schedule_config.difficulty");
-    const tx_option *o = option_of(r, lengths ? "curriculum-difficulty" : "curriculum-max-step");
+    const tx_option *o = option_of(r, strstr(r->key, "_id")          ? "random-ltd-layer-id"
+                                      : strstr(r->key, "difficulty") ? "curriculum-difficulty"
+                                                                     : "curriculum-max-step");
     const char *text[MOST];
     char buf[MOST][40], shown[48];
     size_t n = json_array_size(value);
@@ -631,12 +641,13 @@ static tx_status read_schedule(reading *r, const key_row *row, const json_t *val
                    "--lr, --lr-warmup-iters, --lr-decay-style and their kin; --deepspeed-scheduler asks for it");
 }
 
-/* Of a curriculum that is not enabled; or a parameter of another schedule, which DeepSpeed does not read either. */
+/* Of a section that is not enabled; or a parameter of another schedule, which DeepSpeed does not read either. */
 static tx_status read_curriculum(reading *r, const key_row *row, bool *done)
 {
     const char *key = below(row->path, "curriculum_learning"),
                *param = below(row->path, "curriculum_learning.schedule_config");
-    *done = key && !r->grows && strcmp(key, "enabled") != 0;
+    bool drops = below(row->path, "data_efficiency.data_routing.random_ltd");
+    *done = ((key && !r->grows) || (drops && !r->drops)) && strcmp(last_part(row->path), "enabled") != 0;
     if (*done || !param || !r->curriculum || tx__word_in(tx__curriculum_takes(r->curriculum), param)) return TX_OK;
     *done = true;
     return note(r, "%s: accepted, without effect here: it is none of %s's", row->path,
@@ -840,6 +851,8 @@ static tx_status read_file(reading *r, const tx_str *text, const json_t *root)
     const json_t *grows = json_object_get(root, "curriculum_learning");
     const char *schedule = json_string_value(json_object_get(grows, "schedule_type"));
     r->grows = json_is_true(json_object_get(grows, "enabled"));
+    const json_t *routing = json_object_get(json_object_get(root, "data_efficiency"), "data_routing");
+    r->drops = r->cfg->random_ltd || json_is_true(json_object_get(json_object_get(routing, "random_ltd"), "enabled"));
     r->has_curriculum_type = schedule;
     r->curriculum = schedule ? tx_curriculum_kind_of(schedule) : (enum tx_curriculum_kind)0;
     TX_TRY(tx__relaxed_json_walk(text, root, read_any, r));

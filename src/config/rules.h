@@ -86,7 +86,8 @@ typedef struct tx__rule {
 
 /* Each table ends with a row without a function. */
 extern const tx__rule tx__rules_needs[], tx__rules_model[], tx__rules_layout[], tx__rules_run[], tx__rules_zero[],
-    tx__rules_files[], tx__rules_bert[], tx__rules_schedule[], tx__rules_moe[], tx__rules_curriculum[];
+    tx__rules_files[], tx__rules_bert[], tx__rules_schedule[], tx__rules_moe[], tx__rules_curriculum[],
+    tx__rules_routing[];
 
 /* Reports "<command> needs --<flag>" unless `have`. */
 void tx__need(const tx__check *k, bool have, const char *flag);
@@ -99,6 +100,9 @@ bool tx__in_samples(const tx_config *c);
 
 /* rules_curriculum.c: whether --curriculum-schedule is given and has all it needs, so that lengths can be computed. */
 bool tx__curriculum_is_sound(const tx__check *k);
+
+/* rules_routing.c: whether --random-ltd is given and has all it needs, so that lengths can be computed. */
+bool tx__random_ltd_is_sound(const tx__check *k);
 
 /* Whether the data are given as weighted splits. */
 bool tx__names_weighted(const tx_config_given *g);

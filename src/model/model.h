@@ -28,6 +28,10 @@ typedef struct tx_batch {
     tx_tensor row;    /* [b + n] i32: the rows of [s*b] that the head reads: every sample's first, then those of
                        * label; absent: all */
     int64_t n_labels; /* with `row`: what is predicted. Labels from there on are -1, and their row is the first */
+    tx_tensor kept;   /* [layers, r, b] i32, of a chunk's layers with --random-ltd, in their order: the positions of
+                       * the tokens that they compute, rising; absent, or as many as there are: all of them */
+    tx_tensor kept_first; /* [layers, r, b] i32, with first_key: where documents begin among these tokens */
+    tx_tensor kept_n;     /* [layers, b] i32, with n_keys: how many of a sample's are among them, at least 1 */
     tx_tensor pair_label, pair_weight; /* [b] i32, fp32: the same of the binary head, if there is one */
     tx_tensor other_loss;              /* out, fp32: the second of a model's losses, if it has two: [b] of the binary
                                         * head, or [n] with z_weight, which only training computes */
@@ -56,7 +60,7 @@ typedef struct tx_decode {
     tx_kv_cache *kv;           /* one per layer of this stage */
 } tx_decode;
 
-enum { TX_MAX_LOSSES = 2, TX_BATCH_BUFFERS = 12 + TX_MAX_INPUTS };
+enum { TX_MAX_LOSSES = 2, TX_BATCH_BUFFERS = 15 + TX_MAX_INPUTS };
 
 /* The losses of some tokens, or of some samples. */
 typedef struct tx_loss_sum {
@@ -102,6 +106,8 @@ typedef struct tx_model {
     tx_tensor expert_bias;                /* [this stage's layers with experts, experts] fp32: what experts are chosen
                                            * with, whatever the model's type, once data are there; n_dims 0: with
                                            * nothing */
+    int64_t n_dropping;                   /* layers with --random-ltd, of the whole model */
+    int64_t most_dropping;                /* of them, those of this stage's chunk that has most */
     tx_tensor max_logits;                 /* [this stage's layers, heads of this rank] fp32: the largest scores of
                                            * attention that forwards of training have seen, once data are there;
                                            * n_dims 0: nobody asks */
@@ -168,6 +174,18 @@ tx_status tx_model_hold(tx_model *m, int n_slots);
 tx_status tx_model_fwd(tx_ctx *c, tx_model *m, tx_batch *batch, bool train);
 tx_status tx_model_bwd(tx_ctx *c, tx_model *m, tx_batch *batch);
 
+/* ---- routing.c: tokens that pass layers by (--random-ltd) ---- */
+
+/* Shapes of the batch's kept tokens, r of its s.   As tx_model_type.shape, after it. */
+void tx_routing_shape(const tx_model *m, tx_batch *batch, int64_t r);
+
+/* The tokens of each of the chunk's layers, by the batch's dropout key, and what of its masks is of them; nothing where
+ * layers compute all tokens. A sample's tokens depend on (seed, iteration, sample, layer, s, r) alone. */
+void tx_routing_draw(const tx_model *m, const tx_config *cfg, tx_batch *batch);
+
+/* r different numbers below s, all sets alike, rising.   @at [r], `step` apart */
+void tx_routing_sample(int32_t *at, int64_t step, int64_t r, int64_t s, const tx_rng *rng, uint64_t sample);
+
 /* tx_model_type.decode of models with a residual stream. */
 tx_status tx_model_decode(tx_ctx *c, tx_model *m, const tx_decode *d);
 
@@ -190,6 +208,9 @@ int64_t tx_vocab_padded(int64_t vocab_size, int64_t multiple);
 /* Model FLOPs of one forward and backward over s*b tokens: 3 × 2 × (multiply-adds of all matrix products, attention
  * counted in full as all published counts do). What is computed again is not in them. */
 double tx_model_flops(const tx_model *m, int64_t s, int64_t b);
+
+/* What of them is not computed where layers with --random-ltd see r of s tokens. */
+double tx_model_flops_spared(const tx_model *m, int64_t s, int64_t r, int64_t b);
 
 /* The forwards of layers that are computed again: hardware FLOPs are the sum of both. 0 with selective recomputation,
  * which repeats no matrix product here. */

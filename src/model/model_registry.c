@@ -22,7 +22,8 @@ void tx_batch_buffers(tx_batch *batch, tx_tensor *own[TX_BATCH_BUFFERS])
 {
     tx_tensor *all[TX_BATCH_BUFFERS] = { &batch->token,  &batch->position,   &batch->type,        &batch->first_key,
                                          &batch->n_keys, &batch->label,      &batch->weight,      &batch->loss,
-                                         &batch->row,    &batch->pair_label, &batch->pair_weight, &batch->other_loss };
+                                         &batch->row,    &batch->pair_label, &batch->pair_weight, &batch->other_loss,
+                                         &batch->kept,   &batch->kept_first, &batch->kept_n };
     for (int i = 0; i < TX_MAX_INPUTS; i++) all[TX_BATCH_BUFFERS - TX_MAX_INPUTS + i] = &batch->input[i];
     memcpy(own, all, sizeof all);
 }
@@ -74,6 +75,12 @@ double tx_model_flops(const tx_model *m, int64_t s, int64_t b)
     if (m->sample_flops > 0) return 3 * m->sample_flops * (double)b;
     double tokens = (double)s * (double)b;
     return 6 * tokens * ((double)m->n_layers * layer_products(m, s) + m->head_products);
+}
+
+double tx_model_flops_spared(const tx_model *m, int64_t s, int64_t r, int64_t b)
+{
+    double all = (double)s * layer_products(m, s), some = (double)r * layer_products(m, r);
+    return r < s ? 6 * (double)b * (double)m->n_dropping * (all - some) : 0;
 }
 
 double tx_model_flops_again(const tx_model *m, int64_t s, int64_t b)

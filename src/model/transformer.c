@@ -214,16 +214,124 @@ static tx_block_call block_call(const tx_stack_call *k)
                             .lent = &t->lent };
 }
 
+/* ---- of some tokens: y = x, but for those that the layer computes ---- */
+
+/* Whether the layer computes some of the batch's tokens (--random-ltd), whose positions are then `at` [r, b]. */
+static bool drops_tokens(const tx_stack_call *k, tx_tensor *at)
+{
+    const tx_batch *batch = k->batch;
+    const tx_tensor all = batch->kept;
+    int64_t r = all.dim[1], b = all.dim[2];
+    int n = ((const tx_block *)k->layer->params)->dropping;
+    if (n < 0 || !all.data || !batch->dropout.on || r >= batch->token.dim[0]) return false;
+    *at = tx_tensor2((int32_t *)all.data + n * r * b, TX_I32, r, b);
+    return true;
+}
+
+/* What a layer works on of them. */
+typedef struct some_tokens {
+    tx_block_call call;
+    tx_block_rooms lent;
+    tx_dropout_key dropout;
+} some_tokens;
+
+/* @t out; whose call looks into it   @x the layer's input, [r, b, h] in all */
+static void begin_some(tx_ctx *c, const tx_stack_call *k, some_tokens *t, tx_tensor x, tx_tensor at)
+{
+    const tx_batch *batch = k->batch;
+    const tx_tensor first = batch->kept_first, n = batch->kept_n;
+    int64_t r = at.dim[0], b = at.dim[1], own = ((const tx_block *)k->layer->params)->dropping, rows = x.dim[0];
+    t->call = block_call(k);
+    t->lent = *t->call.lent;
+    t->dropout = batch->dropout;
+    t->dropout.s_global = r;
+    t->dropout.first_s = tx_tp_first_position(c, r);
+    if (t->lent.branch.data) t->lent.branch = tx_slice_rows(t->lent.branch, 0, rows);
+    if (t->lent.norm.data) t->lent.norm = tx_slice_rows(t->lent.norm, 0, rows * b);
+    if (t->lent.whole.data) t->lent.whole = tx_slice_rows(t->lent.whole, 0, r);
+    t->call.x = x;
+    t->call.position = at;
+    t->call.dropout = &t->dropout;
+    t->call.lent = &t->lent;
+    if (first.data) t->call.seen.first = tx_tensor2((int32_t *)first.data + own * r * b, TX_I32, r, b);
+    if (n.data) t->call.seen.n = tx_tensor1((int32_t *)n.data + own * b, TX_I32, b);
+}
+
+static tx_tensor push_some(tx_ctx *c, tx_arena *a, tx_tensor all, tx_tensor at)
+{
+    return tx_push3(a, all.dtype, tx_tp_positions(c, at.dim[0]), all.dim[1], all.dim[2]);
+}
+
+/* some = the tokens of all, which tensor ranks may have divided: each gives what it has of them, and keeps its part. */
+static tx_status take_tokens(tx_ctx *c, tx_tensor some, tx_tensor all, tx_tensor at)
+{
+    size_t mark = tx_arena_mark(&c->scratch);
+    tx_tensor whole = tx_tp_room(c, &c->scratch, some);
+    int64_t s = all.dim[0] * (tx_tp_is_whole(c) ? 1 : tx_grid_size(tx_grid_of(c), TX_AXIS_TENSOR));
+    TX_RUN(c, gather_tokens, .y = whole, .x = all, .position = at, .first = tx_tp_first_position(c, s));
+    if (!tx_tp_is_whole(c)) TX_TRY(tx_tp_sum(c, some, whole));
+    tx_arena_pop(&c->scratch, mark);
+    return TX_OK;
+}
+
+static tx_status put_tokens(tx_ctx *c, tx_tensor all, tx_tensor some, tx_tensor at)
+{
+    size_t mark = tx_arena_mark(&c->scratch);
+    tx_tensor whole = tx_tp_room(c, &c->scratch, some);
+    int64_t s = all.dim[0] * (tx_tp_is_whole(c) ? 1 : tx_grid_size(tx_grid_of(c), TX_AXIS_TENSOR));
+    TX_TRY(tx_tp_gather(c, whole, some));
+    TX_RUN(c, scatter_tokens, .y = all, .x = whole, .position = at, .first = tx_tp_first_position(c, s));
+    tx_arena_pop(&c->scratch, mark);
+    return TX_OK;
+}
+
+static tx_status some_fwd(tx_ctx *c, const tx_stack_call *k, tx_tensor at)
+{
+    some_tokens t;
+    tx_layer_saved *a = k->saved;
+    size_t mark = tx_arena_mark(&c->scratch);
+    a->x = push_some(c, &c->acts, k->x, at);
+    TX_TRY(take_tokens(c, a->x, k->x, at));
+    begin_some(c, k, &t, a->x, at);
+    t.call.y = push_some(c, &c->scratch, k->y, at);
+    TX_TRY(tx_block_fwd(c, k->layer->params, &a->block, &t.call));
+    TX_RUN(c, copy, .y = k->y, .x = k->x);
+    TX_TRY(put_tokens(c, k->y, t.call.y, at));
+    tx_arena_pop(&c->scratch, mark);
+    return TX_OK;
+}
+
+/* The gradient of tokens that pass by stays where it is. */
+static tx_status some_bwd(tx_ctx *c, const tx_stack_call *k, tx_tensor at)
+{
+    some_tokens t;
+    const tx_layer_saved *a = k->saved;
+    size_t mark = tx_arena_mark(&c->acts);
+    begin_some(c, k, &t, a->x, at);
+    t.call.d = push_some(c, &c->acts, k->dy, at);
+    TX_TRY(take_tokens(c, t.call.d, k->dy, at));
+    TX_TRY(tx_block_bwd(c, k->layer->params, &a->block, &t.call));
+    TX_TRY(put_tokens(c, k->dy, t.call.d, at));
+    tx_arena_pop(&c->acts, mark);
+    return TX_OK;
+}
+
 static tx_status block_fwd(tx_ctx *c, const tx_stack_call *k)
 {
+    tx_layer_saved *a = k->saved;
+    tx_tensor at;
+    if (drops_tokens(k, &at)) return some_fwd(c, k, at);
     const tx_block_call call = block_call(k);
-    return tx_block_fwd(c, k->layer->params, k->saved, &call);
+    return tx_block_fwd(c, k->layer->params, &a->block, &call);
 }
 
 static tx_status block_bwd(tx_ctx *c, const tx_stack_call *k)
 {
+    const tx_layer_saved *a = k->saved;
+    tx_tensor at;
+    if (drops_tokens(k, &at)) return some_bwd(c, k, at);
     const tx_block_call call = block_call(k);
-    return tx_block_bwd(c, k->layer->params, k->saved, &call);
+    return tx_block_bwd(c, k->layer->params, &a->block, &call);
 }
 
 const tx_layer_kind tx_block_layer = {

@@ -17,6 +17,12 @@ typedef struct tx_embedding_saved {
     tx_norm_saved norm;
 } tx_embedding_saved;
 
+/* What a layer's forward left. */
+typedef struct tx_layer_saved {
+    tx_block_saved block;
+    tx_tensor x; /* [r, b, h], where it computed some tokens: they */
+} tx_layer_saved;
+
 /* What the embedding normalises: with --embed-layernorm word[token] alone, before anything is added. */
 typedef enum tx_embedding_norm { TX_NORM_NOTHING, TX_NORM_WORDS, TX_NORM_SUM } tx_embedding_norm;
 

@@ -208,9 +208,15 @@ static tx_status make_blocks(tx_transformer *t, const tx_config *cfg, const tx_g
     tx_model *m = &t->base;
     for (int k = 0; k < m->n_chunks; k++) t->n_blocks += (int)(m->chunk[k].end - m->chunk[k].first);
     TX_TRY(tx_alloc(&t->block, (size_t)t->n_blocks, sizeof *t->block, "the model's layers"));
-    for (int k = 0, i = 0; k < m->n_chunks; k++)
-        for (int64_t layer = m->chunk[k].first; layer < m->chunk[k].end; layer++)
-            t->block[i++] = block_of(cfg, layer, grid, causal);
+    for (int k = 0, i = 0; k < m->n_chunks; k++) {
+        int dropping = 0;
+        for (int64_t layer = m->chunk[k].first; layer < m->chunk[k].end; layer++, i++) {
+            t->block[i] = block_of(cfg, layer, grid, causal);
+            t->block[i].dropping = tx_config_drops_tokens(cfg, layer) ? dropping++ : -1;
+        }
+        if (dropping > m->most_dropping) m->most_dropping = dropping;
+    }
+    m->n_dropping = tx_config_n_dropping(cfg);
     if ((cfg->qk_clip || cfg->log_max_attention_logit) && t->n_blocks)
         m->max_logits = tx_tensor2(NULL, TX_F32, t->n_blocks, t->block->attn.n_heads);
     return make_experts(t, cfg, grid);
@@ -455,7 +461,7 @@ tx_status tx_transformer_list(tx_transformer *t)
             const tx_stack_unit unit = { t->unit.layers + i, TX_OWN_UNIT };
             TX_TRY(tx_stack_add(&m->stack, &(tx_stack_layer){ .kind = &tx_block_layer,
                                                               .params = &t->block[i],
-                                                              .saved_size = sizeof(tx_block_saved),
+                                                              .saved_size = sizeof(tx_layer_saved),
                                                               .unit = &unit,
                                                               .n_units = 1 }));
         }

@@ -65,9 +65,18 @@ static tx_alibi biases(const tx_attention *w)
     return (tx_alibi){ .n_heads = w->n_heads_whole, .first_head = w->first_head };
 }
 
-static tx_status turn(tx_ctx *c, const tx_attention *w, tx_tensor qk, tx_past past, bool inverse)
+/* @position as in tx_attention_call */
+static tx_status turn(tx_ctx *c, const tx_attention *w, tx_tensor qk, tx_past past, tx_tensor position)
 {
-    if (w->n_rot) TX_RUN(c, rope, .x = qk, .n_rot = w->n_rot, .theta = w->rope_theta, .inverse = inverse, .past = past);
+    if (w->n_rot)
+        TX_RUN(c, rope, .x = qk, .n_rot = w->n_rot, .theta = w->rope_theta, .past = past, .position = position);
+    return TX_OK;
+}
+
+static tx_status turn_back(tx_ctx *c, const tx_attention *w, tx_tensor qk, tx_tensor position)
+{
+    if (w->n_rot)
+        TX_RUN(c, rope, .x = qk, .n_rot = w->n_rot, .theta = w->rope_theta, .inverse = true, .position = position);
     return TX_OK;
 }
 
@@ -145,7 +154,7 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
     parts p = cut(w, a->qkv);
     TX_TRY(norm_parts(c, w, a, p));
     tx_at_part(c, CORE);
-    TX_TRY(turn(c, w, p.qk, past, false));
+    TX_TRY(turn(c, w, p.qk, past, k->position));
     if (kv) {
         TX_RUN(c, cache_append, .k_cache = kv->k, .v_cache = kv->v, .k = p.k, .v = p.v, .past = past);
         p.k = kv->k;
@@ -187,7 +196,7 @@ tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_atte
            .lse = a->lse, .q = p.q, .k = p.k, .v = p.v, .scale = 1.0 / sqrt((double)w->d), .causal = w->causal,
            .mask = attention_mask(w, k->dropout), .first_key = k->seen.first, .n_keys = k->seen.n, .alibi = biases(w));
     /* 2  dq, dk turned back, and those of what was normalised; do is needed no more */
-    TX_TRY(turn(c, w, d.qk, (tx_past){ .n = { 0 } }, true));
+    TX_TRY(turn_back(c, w, d.qk, k->position));
     TX_TRY(norm_parts_bwd(c, w, a, d, d_o));
     /* 1  dx = dqkv W_qkv */
     tx_at_part(c, QKV);

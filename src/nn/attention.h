@@ -53,6 +53,7 @@ typedef struct tx_attention_call {
     tx_tensor x, y;                /* [s, b, h]; forward writes y */
     tx_tensor dy, dx;              /* [s, b, h]; backward writes dx, which may be dy's memory */
     tx_keys seen;                  /* which keys a query sees */
+    tx_tensor position;            /* [s, b] i32, for rotary positions; absent: tokens are neighbours, from 0 on */
     tx_tensor max_logits;          /* [groups, heads of a group] fp32, as in ops.h, which forward adds to; or absent */
     const tx_dropout_key *dropout; /* of the probabilities */
     tx_kv_cache *kv; /* NULL: training and scoring; else the s new positions are appended to the cache and see all of

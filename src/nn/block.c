@@ -79,6 +79,7 @@ static tx_status attention_branch(tx_ctx *c, const tx_block *w, tx_block_saved *
     const tx_attention_call attn = { .x = whole_of(k, in),
                                      .y = whole_of(k, z),
                                      .seen = k->seen,
+                                     .position = k->position,
                                      .max_logits = k->max_logits,
                                      .dropout = k->dropout,
                                      .kv = k->kv };
@@ -228,7 +229,9 @@ static tx_status attention_branch_bwd(tx_ctx *c, const tx_block *w, const tx_blo
 {
     size_t mark = tx_arena_mark(&c->acts);
     tx_tensor db;
-    tx_attention_call attn = { .dx = whole_of(k, r->dn), .seen = k->seen, .dropout = k->dropout };
+    tx_attention_call attn = {
+        .dx = whole_of(k, r->dn), .seen = k->seen, .position = k->position, .dropout = k->dropout
+    };
     tx_at_part(c, ATTENTION);
     TX_TRY(branch_gradient(c, &db, r->dropped, k->d, mask_of(w, k, TX_DROP_ATTENTION_OUT)));
     TX_TRY(enter_bwd(c, k, db, in, &attn.x));

@@ -29,6 +29,7 @@ typedef struct tx_block {
     tx_moe *moe;   /* in the place of mlp; NULL: there is none */
     double p_drop; /* of both sub-layers' outputs */
     int layer;     /* from 1; names the random streams */
+    int dropping;  /* of the layers of its chunk that drop tokens (--random-ltd), its number from 0; -1: it is none */
     bool residual_post_norm, post_norm;
 } tx_block;
 
@@ -53,6 +54,7 @@ typedef struct tx_block_call {
     tx_tensor x, y;                /* [s, b, h]: its input; its output, which forward writes */
     tx_tensor d;                   /* [s, b, h], backward: in, the gradient of y; out, that of x */
     tx_keys seen;                  /* which keys a query sees */
+    tx_tensor position;            /* as in attention.h */
     const tx_dropout_key *dropout; /* of all sites */
     tx_kv_cache *kv;               /* as in attention.h */
     tx_tensor max_logits;          /* as in attention.h */

@@ -10,7 +10,8 @@ typedef enum tx_dropout_site {
     TX_DROP_ATTENTION,
     TX_DROP_ATTENTION_OUT,
     TX_DROP_MLP_OUT,
-    TX_RANDOM_ROUTER /* which choices are dropped, and noise (tx_router) */
+    TX_RANDOM_ROUTER, /* which choices are dropped, and noise (tx_router) */
+    TX_RANDOM_TOKENS  /* which tokens a layer computes (--random-ltd) */
 } tx_dropout_site;
 
 /* What all dropout sites of one micro-batch share. */

@@ -224,9 +224,12 @@ static tx_status put_step(tx_tensorboard *tb, const tx_step_record *r)
     if (r->max_attention_logit >= 0)
         TX_TRY(put_scalar(tb, "max_attention_logit", r->iteration, r->max_attention_logit));
     if (r->params_norm >= 0) TX_TRY(put_series(tb, r, "params-norm", "params-norm", r->params_norm));
-    if (!r->curriculum_length) return TX_OK;
-    TX_TRY(put_series(tb, r, "seqlen", "actual_seq_length", (double)r->seq_length));
-    return put_series(tb, r, "seqlen", "curriculum_seqlen", (double)r->curriculum_length);
+    if (r->curriculum_length || r->reserved_length)
+        TX_TRY(put_series(tb, r, "seqlen", "actual_seq_length", (double)r->seq_length));
+    if (r->curriculum_length) TX_TRY(put_series(tb, r, "seqlen", "curriculum_seqlen", (double)r->curriculum_length));
+    if (r->reserved_length)
+        TX_TRY(put_series(tb, r, "seqlen", "random_ltd_reserved_length", (double)r->reserved_length));
+    return TX_OK;
 }
 
 static tx_status put_interval(tx_tensorboard *tb, const tx_step_record *r)

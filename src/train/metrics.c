@@ -113,8 +113,9 @@ static tx_step_record stand(const tx_trainer *t, tx_record_kind kind, const doub
         .consumed_samples = t->consumed_train_samples,
         .consumed_tokens = t->consumed_train_tokens,
         .global_batch_size = tx_trainer_batch_size(t),
-        .seq_length = t->length,
+        .seq_length = tx_config_layer_tokens(t->cfg, t->length, t->kept),
         .curriculum_length = t->cfg->curriculum_schedule ? t->length : 0,
+        .reserved_length = t->cfg->random_ltd ? t->kept : 0,
         .lr = t->lr,
         .decoupled_lr = t->decoupled_lr,
         .weight_decay = t->weight_decay,
@@ -127,6 +128,20 @@ static tx_step_record stand(const tx_trainer *t, tx_record_kind kind, const doub
     };
     set_losses(&r, t->model, loss, 1);
     return r;
+}
+
+/* Model FLOPs of an iteration, those that are reported, and those that are done again, of which layers with
+ * --random-ltd have as large a part as of all. */
+static double flops(const tx_trainer *t, double *told, double *again)
+{
+    const tx_model *m = t->model;
+    int64_t s = t->length, b = tx_trainer_batch_size(t), mean = tx_config_layer_tokens(t->cfg, s, t->kept);
+    double all = tx_model_flops(m, s, b), spared = tx_model_flops_spared(m, s, t->kept, b);
+    bool exact = t->cfg->flops_formula == TX_FLOPS_EXACT;
+    *again = tx_model_flops_again(m, s, b);
+    if (spared > 0) *again -= spared / 3 * (double)m->n_again / (double)m->n_layers;
+    *told = exact ? all - spared : tx_flops_told(t->cfg, m, mean, b);
+    return all - spared;
 }
 
 /* Means and counts are those of all iterations since the last line, also of a process that ended in between; times and
@@ -145,10 +160,7 @@ static tx_step_record interval(const tx_metrics *m, const tx_step_record *last, 
     r.elapsed_ms = 1e3 * seconds;
     r.samples_per_second = (double)r.global_batch_size / seconds;
     r.tokens_per_second = (double)(r.global_batch_size * r.seq_length) / seconds;
-    double told = tx_flops_told(t->cfg, t->model, t->length, r.global_batch_size),
-           rate = 1e-12 / seconds / t->grid->size;
-    double model = tx_model_flops(t->model, t->length, r.global_batch_size);
-    double again = tx_model_flops_again(t->model, t->length, r.global_batch_size);
+    double rate = 1e-12 / seconds / t->grid->size, told, again, model = flops(t, &told, &again);
     r.tflops = told * rate;
     r.hardware_tflops = again > 0 && told == model ? (model + again) * rate : NAN;
     r.peak_share = m->peak_flops > 0 ? r.tflops * 1e12 / m->peak_flops : NAN;

@@ -179,24 +179,27 @@ static tx_status score(const tx_dry_step *d, int64_t n_micro)
     return tx_stage_end(d->stage);
 }
 
-/* What steps of a curriculum's other lengths take; what they move is not counted. Two micro-batches of each chunk, as
- * the second adds to gradients that the first writes. */
+/* What steps of a curriculum's other lengths take, and of other numbers of tokens with --random-ltd; what they move is
+ * not counted. Two micro-batches of each chunk, as the second adds to gradients that the first writes. */
 static tx_status step_other_lengths(const tx_dry_step *d, int64_t n_micro)
 {
     const tx_config *cfg = d->cfg;
     const tx_grid *g = tx_grid_of(d->c);
-    int64_t round = d->m->n_chunks > 1 ? tx_grid_size(g, TX_AXIS_PIPELINE) : 1, before = cfg->seq_length, last;
+    int64_t round = d->m->n_chunks > 1 ? tx_grid_size(g, TX_AXIS_PIPELINE) : 1, before = cfg->seq_length,
+            kept_before = before, last;
     int64_t end = cfg->train_iters ? cfg->train_iters : INT64_MAX - 1;
     moved done;
     read_moved(&done, g);
     for (int64_t i = 1; i <= end; i = last == INT64_MAX ? last : last + 1) {
-        int64_t length = tx_config_sample_length(cfg, i, &last);
-        if (length == before) continue;
+        int64_t until, length = tx_config_sample_length(cfg, i, &last), kept = tx_config_kept(cfg, i, &until);
+        if (until < last) last = until;
+        if (length == before && kept == kept_before) continue;
         before = length;
-        tx_stage_set_length(d->stage, length);
+        kept_before = kept;
+        tx_stage_set_length(d->stage, length, kept);
         TX_TRY(iteration(d->c, d->stage, d->zero, n_micro < 2 * round ? n_micro : 2 * round));
     }
-    tx_stage_set_length(d->stage, cfg->seq_length);
+    tx_stage_set_length(d->stage, cfg->seq_length, cfg->seq_length);
     extend(g, &done, &done, 0);
     return TX_OK;
 }

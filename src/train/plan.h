@@ -122,7 +122,8 @@ typedef struct tx_dry_step {
     const tx_config *cfg;
     const tx_client *client;
     bool train;        /* forward, backward and update after the evaluation */
-    bool every_length; /* with a curriculum steps of all its lengths, since a shorter one may take more workspace */
+    bool every_length; /* with a curriculum steps of all its lengths, since a shorter one may take more workspace; with
+                        * --random-ltd of all numbers of tokens, which are kept beside the whole */
     tx_stage *stage;
     tx_zero *zero;
 } tx_dry_step;

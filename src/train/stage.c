@@ -30,6 +30,7 @@ static void shape_batch(tx_stage *st, tx_batch *batch)
 {
     *batch = (tx_batch){ .chunk = 0 };
     st->m->type->shape(st->m, st->cfg, batch, st->s, st->b);
+    tx_routing_shape(st->m, batch, st->kept);
 }
 
 static size_t bytes_of(tx_tensor x)
@@ -147,7 +148,7 @@ static void share_top(tx_stage *st)
 tx_status tx_stage_open(tx_stage *st, tx_ctx *c, tx_model *m, const tx_config *cfg, int64_t n_micro, bool train)
 {
     *st = (tx_stage){ .c = c, .m = m, .cfg = cfg, .grid = tx_grid_of(c) };
-    st->s = cfg->seq_length;
+    st->s = st->kept = cfg->seq_length;
     st->b = cfg->micro_batch_size;
     int n = 1;
     for (int k = 0; k <= train; k++) {
@@ -195,11 +196,12 @@ static void reshape_batch(tx_stage *st, tx_batch *batch)
     batch->n_labels = shape.n_labels;
 }
 
-void tx_stage_set_length(tx_stage *st, int64_t s)
+void tx_stage_set_length(tx_stage *st, int64_t s, int64_t kept)
 {
-    if (s == st->s) return;
-    TX_ASSERT(s > 0 && s <= st->cfg->seq_length);
+    if (s == st->s && kept == st->kept) return;
+    TX_ASSERT(s > 0 && s <= st->cfg->seq_length && kept > 0);
     st->s = s;
+    st->kept = kept;
     for (int i = 0; i < st->n_slots; i++) reshape_batch(st, &st->slot[i].batch);
     for (int i = 0; i < TX_N_HOST_BATCHES; i++) reshape_batch(st, &st->host[i].batch);
     shape_messages(st);

@@ -65,6 +65,7 @@ typedef struct tx_stage {
     const tx_grid *grid;
     const tx_feed *feed; /* from tx_stage_begin to tx_stage_end, else NULL */
     int64_t s, b;
+    int64_t kept; /* tokens of a sample that layers with --random-ltd compute; s or more: all */
     tx_slot *slot;
     int n_slots, current;
     tx_top top;                            /* the context's, where slots share it */
@@ -88,8 +89,9 @@ typedef struct tx_stage {
 tx_status tx_stage_open(tx_stage *st, tx_ctx *c, tx_model *m, const tx_config *cfg, int64_t n_micro, bool train);
 
 /* From now on samples have s positions, at most --seq-length, for which buffers are made; with fewer positions a part
- * of them is used. Between iterations, or between a micro-batch's backward and the next forward. */
-void tx_stage_set_length(tx_stage *st, int64_t s);
+ * of them is used. Of these layers with --random-ltd compute `kept` in training. Between iterations, or between a
+ * micro-batch's backward and the next forward. */
+void tx_stage_set_length(tx_stage *st, int64_t s, int64_t kept);
 
 /* Ends the dry run: allocates the context's memory, all stacks and the batches' buffers. */
 tx_status tx_stage_take(tx_stage *st);

@@ -60,6 +60,7 @@ typedef struct tx_trainer {
     int64_t s, b;
     int64_t length;  /* positions that the current iteration, or the last one, trains on: s, or with a curriculum the
                         first so many */
+    int64_t kept;    /* of these, what layers with --random-ltd compute: all, or fewer */
     int64_t n_micro; /* of this rank: of the current iteration or the last one; before any, of the first or next */
     int32_t eod;     /* token after which a document ends, or -1 */
 

@@ -31,13 +31,29 @@ static void keep_tokens(const tx_trainer *t, int64_t micro, const int32_t *rows)
         memcpy(t->dump_tokens + (micro * t->b + j) * n, rows + j * whole, (size_t)n * sizeof *t->dump_tokens);
 }
 
+/* The samples of a chunk that looks at them. */
+static tx_status fill_samples(const tx_trainer_feed *f, int64_t micro, tx_batch *batch)
+{
+    tx_trainer *t = f->t;
+    const tx_pp_chunk *chunk = &t->model->chunk[batch->chunk];
+    const void *rows = f->rows;
+    int64_t data = tx_grid_size(t->grid, TX_AXIS_DATA);
+    if (!chunk->pre && !chunk->post && !batch->first_key.data && !batch->n_keys.data) return TX_OK;
+    if (f->n_samples && micro * data * t->b >= f->n_samples) micro = (f->n_samples - 1) / (data * t->b);
+    if (f->read) {
+        tx__trainer_note(t, "reading data");
+        TX_TRY(f->read(f->read_user, micro, &rows));
+        tx__trainer_note(t, "at a micro-batch");
+    }
+    if (t->dump_iteration == t->iteration + 1 && batch->dropout.on) keep_tokens(t, micro, rows);
+    return tx__trainer_fill_batch(t, batch, rows);
+}
+
 /* A tx_feed.fill. */
 static tx_status fill(void *user, int64_t micro, tx_batch *batch)
 {
     tx_trainer_feed *f = user;
     tx_trainer *t = f->t;
-    const tx_pp_chunk *chunk = &t->model->chunk[batch->chunk];
-    const void *rows = f->rows;
     int64_t data = tx_grid_size(t->grid, TX_AXIS_DATA);
     micro += f->first;
     batch->dropout = (tx_dropout_key){
@@ -48,15 +64,9 @@ static tx_status fill(void *user, int64_t micro, tx_batch *batch)
         .on = !f->n_samples,
     };
     batch->scale = tx__trainer_scale(t);
-    if (!chunk->pre && !chunk->post && !batch->first_key.data && !batch->n_keys.data) return TX_OK;
-    if (f->n_samples && micro * data * t->b >= f->n_samples) micro = (f->n_samples - 1) / (data * t->b);
-    if (f->read) {
-        tx__trainer_note(t, "reading data");
-        TX_TRY(f->read(f->read_user, micro, &rows));
-        tx__trainer_note(t, "at a micro-batch");
-    }
-    if (t->dump_iteration == t->iteration + 1 && batch->dropout.on) keep_tokens(t, micro, rows);
-    return tx__trainer_fill_batch(t, batch, rows);
+    TX_TRY(fill_samples(f, micro, batch));
+    tx_routing_draw(t->model, t->cfg, batch);
+    return TX_OK;
 }
 
 void tx__trainer_feed_init(tx_trainer_feed *f, tx_trainer *t)

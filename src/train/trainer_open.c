@@ -93,7 +93,7 @@ static void read_options(tx_trainer *t, const tx_trainer_args *args)
     t->cfg = cfg;
     t->grid = args->grid ? args->grid : &tx_grid_alone;
     t->client = args->client ? args->client : &tx_no_client;
-    t->s = t->length = cfg->seq_length;
+    t->s = t->length = t->kept = cfg->seq_length;
     t->b = cfg->micro_batch_size;
     t->n_micro = args->train ? tx__trainer_n_micro(t) : 1;
     t->train = args->train;

@@ -89,12 +89,13 @@ void tx__trainer_train_length(tx_trainer *t)
 {
     int64_t last;
     t->length = tx_config_sample_length(t->cfg, t->iteration + 1, &last);
-    tx_stage_set_length(&t->stage, t->length);
+    t->kept = tx_config_kept(t->cfg, t->iteration + 1, &last);
+    tx_stage_set_length(&t->stage, t->length, t->kept);
 }
 
 void tx__trainer_whole_length(tx_trainer *t)
 {
-    tx_stage_set_length(&t->stage, t->s);
+    tx_stage_set_length(&t->stage, t->s, t->s);
 }
 
 static tx_status begin_iteration(tx_trainer *t)
@@ -264,7 +265,7 @@ static tx_status update(tx_trainer *t)
     if (!bad) t->schedule_steps++;
     t->iteration++;
     t->consumed_train_samples += batch;
-    t->consumed_train_tokens += batch * t->length;
+    t->consumed_train_tokens += batch * tx_config_layer_tokens(t->cfg, t->length, t->kept);
     count_iteration(t, !bad);
     tx__trainer_forget_rates(t);
     tx__trainer_move_schedule(t);

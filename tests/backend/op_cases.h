@@ -201,6 +201,25 @@ static void rope(tx_ctx *c, const int64_t *p, results *o)
     out(o, "turned back", turned, 2);
 }
 
+/* p: s, b, groups, r, d: tokens with positions of their own */
+static void rope_positions(tx_ctx *c, const int64_t *p, results *o)
+{
+    tx_tensor x = RAND(V, p[0], p[1], p[2], p[3], p[4]), position = some_positions(p[0], p[1], 5 * p[0]);
+    RUN(c, rope, .x = x, .n_rot = p[4], .theta = 10000, .position = position);
+    out(o, "turned", x, 2);
+}
+
+/* p: s, r, b, h, first, length: r tokens of positions below `length`, of which s from `first` on are there */
+static void tokens(tx_ctx *c, const int64_t *p, results *o)
+{
+    tx_tensor x = RAND(V, p[0], p[2], p[3]), some = RAND(V, p[1], p[2], p[3]), put = RAND(V, p[1], p[2], p[3]);
+    tx_tensor position = some_positions(p[1], p[2], p[5]);
+    RUN(c, gather_tokens, .y = some, .x = x, .position = position, .first = p[4]);
+    RUN(c, scatter_tokens, .y = x, .x = put, .position = position, .first = p[4]);
+    out(o, "gathered", some, 0);
+    out(o, "scattered", x, 0);
+}
+
 /* p: s, b, h, drop, residual */
 static void dropout(tx_ctx *c, const int64_t *p, results *o)
 {
@@ -1006,6 +1025,11 @@ static const op_case cases[] = {
     { "rope 1x1", rope, { 1, 1, 1, 1, 2, 2, 0 } },
     { "rope 17x2 in part", rope, { 17, 2, 3, 2, 20, 6, 5 } },
     { "rope 130x2", rope, { 130, 2, 2, 3, 64, 64, 4000 } },
+    { "rope 33x3 with positions", rope_positions, { 33, 3, 2, 2, 16 } },
+    { "tokens 1 of 1", tokens, { 1, 1, 1, 1, 0, 1 } },
+    { "tokens 3 of 17", tokens, { 17, 3, 2, 5, 0, 17 } },
+    { "tokens 40 of 130", tokens, { 130, 40, 3, 768, 0, 130 } },
+    { "tokens 20 of 64, the second half", tokens, { 32, 20, 2, 64, 32, 64 } },
     { "dropout 3x1x17", dropout, { 3, 1, 17, 30000, 0 } },
     { "dropout 5x2x65 residual", dropout, { 5, 2, 65, 6554, 1 } },
     { "dropout 33x2x1027", dropout, { 33, 2, 1027, 6554, 0 } },

@@ -57,6 +57,15 @@ static inline tx_tensor normals(tx_dtype t, int n_dims, const int64_t *dim)
     return x;
 }
 
+/* Positions [r, b] below `length`: of each column all different, and rising. */
+static inline tx_tensor some_positions(int64_t r, int64_t b, int64_t length)
+{
+    tx_tensor x = zeros(TX_I32, 2, (const int64_t[]){ r, b });
+    int64_t each = length / r;
+    for (int64_t i = 0; i < r * b; i++) ((int32_t *)x.data)[i] = (int32_t)(i / b * each + (i / b + i % b * 7) % each);
+    return x;
+}
+
 #define DIMS(...)                                                                  \
     (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), (const int64_t[]) \
     {                                                                              \

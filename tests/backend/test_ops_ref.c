@@ -39,6 +39,7 @@ static void check_grad(const char *name, tx_tensor x, tx_tensor grad, loss_fn lo
 #include "backend/experts_ref.h"
 #include "backend/grouped_ref.h"
 #include "backend/logits_ref.h"
+#include "backend/tokens_ref.h"
 #include "backend/updates_ref.h"
 
 /* ---- layernorm ---- */
@@ -865,6 +866,8 @@ int main(void)
         cmocka_unit_test(test_activation),
         cmocka_unit_test(test_glu),
         cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_rope_positions),
+        cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_attention_grad),
         cmocka_unit_test(test_max_logits),

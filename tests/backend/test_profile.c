@@ -191,6 +191,9 @@ static void costs_of_experts(void)
           .choice = choice);
     COSTS(expert_order, MEMORY, 0, 3 * 48 + 16, .choice = choice, .row = pairs, .source = pairs, .count = load);
     COSTS(gather_rows, MEMORY, 0, 2 * 192 + 48, .y = packed, .index = pairs);
+    tx_tensor some = F32(2, 3, 4), all = F32(5, 3, 4), at = I32(2, 3);
+    COSTS(gather_tokens, MEMORY, 0, 2 * 96 + 24, .y = some, .x = all, .position = at);
+    COSTS(scatter_tokens, MEMORY, 0, 2 * 96 + 24, .y = all, .x = some, .position = at);
     COSTS(combine_fwd, MEMORY, 0, 192 + 48 + 48 + 96, .y = x, .z = packed, .row = pairs, .weight = two);
     COSTS(combine_fwd, MEMORY, 0, 192 + 48 + 2 * 96, .y = x, .z = packed, .row = pairs, .accumulate = true);
     COSTS(combine_bwd, MEMORY, 0, 96 + 2 * 192 + 3 * 48, .dy = x, .z = packed, .dz = packed, .row = pairs,

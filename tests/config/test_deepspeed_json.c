@@ -45,6 +45,11 @@ static void refused(const char *command, const char *flags, const char *json, co
 #define CURRICULUM(config)                                                                                   \
     "{\"curriculum_learning\": {\"enabled\": true, \"curriculum_type\": \"seqlen\", \"min_difficulty\": 8, " \
     "\"max_difficulty\": 16, " config "}}"
+#define DROPPING                                                                                                  \
+    "{\"data_efficiency\": {\"enabled\": true, \"data_routing\": {\"enabled\": true, \"random_ltd\": {"           \
+    "\"enabled\": true, \"total_layer_num\": 4, \"random_ltd_layer_num\": 2, \"random_ltd_layer_id\": [1, 3], "   \
+    "\"random_ltd_schedule\": {\"min_value\": 8, \"max_value\": 16, \"schedule_config\": {\"require_steps\": 9, " \
+    "\"seq_per_step\": 4}}}}}}"
 #define RISING                                                                                           \
     CURRICULUM("\"schedule_type\": \"fixed_root\", \"schedule_config\": {\"total_curriculum_step\": 9, " \
                "\"difficulty_step\": 4, \"root_degree\": 2}")
@@ -239,6 +244,14 @@ static const struct set {
     { RISING, "curriculum_root_degree", "2.0" },
     { LISTED, "curriculum_difficulty", "['8', '12', '16']" },
     { LISTED, "curriculum_max_step", "['3', '5']" },
+    { DROPPING, "random_ltd", "True" },
+    { DROPPING, "num_layers", "4" },
+    { DROPPING, "random_ltd_layer_num", "2" },
+    { DROPPING, "random_ltd_layer_id", "['1', '3']" },
+    { DROPPING, "random_ltd_min_value", "8" },
+    { DROPPING, "random_ltd_max_value", "16" },
+    { DROPPING, "random_ltd_require_steps", "9" },
+    { DROPPING, "random_ltd_seq_per_step", "4" },
 };
 
 struct wanted {

@@ -105,6 +105,7 @@ static void build(rig *r, const char *flags)
     r->model->dtype = r->model->stream = TX_F64;
     make_params(r);
     type->shape(r->model, r->cfg, &r->batch, S, B);
+    if (r->cfg->random_ltd) tx_routing_shape(r->model, &r->batch, r->cfg->random_ltd_min_value);
     tx_batch_buffers(&r->batch, own);
     for (int i = 0; i < TX_BATCH_BUFFERS; i++) {
         if (!own[i]->data) continue;
@@ -115,6 +116,8 @@ static void build(rig *r, const char *flags)
     fill(r);
     r->batch.dropout =
         (tx_dropout_key){ .seed = 5, .iteration = 1, .sample = 0, .s_global = S, .on = r->cfg->hidden_dropout > 0 };
+    r->batch.dropout.on |= r->cfg->random_ltd;
+    tx_routing_draw(r->model, r->cfg, &r->batch);
     ASSERT_OK(tx_model_fwd(&r->ctx, r->model, &r->batch, true)); /* dry */
     ASSERT_OK(tx_model_bwd(&r->ctx, r->model, &r->batch));
     ASSERT_OK(tx_ctx_take_memory(&r->ctx));
@@ -182,6 +185,10 @@ static void check_gradients(rig *r, const char *what)
 #define NO_DROPOUT " --hidden-dropout 0 --attention-dropout 0"
 #define DROPOUT    " --hidden-dropout 0.2 --attention-dropout 0.1"
 
+#define DROPS                                                                                       \
+    " --random-ltd --random-ltd-min-value 5 --random-ltd-max-value 5 --random-ltd-require-steps 1 " \
+    "--random-ltd-seq-per-step 1 --random-ltd-layer-id 0 1"
+
 static const char *const models[] = {
     GPT DROPOUT,
     GPT "--swiglu --ffn-hidden-size 24 --normalization rmsnorm --use-rotary-position-embeddings "
@@ -195,6 +202,12 @@ static const char *const models[] = {
     GPT "--num-experts 4 --moe-router-topk 2 --moe-shared-expert-intermediate-size 12 --moe-shared-expert-gate "
         "--swiglu --moe-ffn-hidden-size 8 "
         "--ffn-hidden-size 24" NO_DROPOUT,
+    GPT DROPS DROPOUT,
+    GPT "--disable-bias-linear --qk-layernorm --use-rotary-position-embeddings --num-key-value-heads 1 "
+        "--reset-attention-mask --recompute-granularity selective" DROPS NO_DROPOUT,
+    GPT "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1" DROPS DROPOUT,
+    BERT DROPS DROPOUT,
+    BERT "--post-layernorm" DROPS NO_DROPOUT,
     BERT NO_DROPOUT,
     BERT DROPOUT,
     BERT "--bert-no-binary-head" DROPOUT,

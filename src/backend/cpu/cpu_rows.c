@@ -213,7 +213,8 @@ size_t tx__cpu_rope_scratch(const tx_ctx *c, const tx_rope_args *a)
 tx_status tx__cpu_rope(tx_ctx *c, const tx_rope_args *a, void *scratch)
 {
     TX_TRY(tx__cpu_need_float("rope", a->x));
-    int64_t s = a->x.dim[0], b = a->past.n.data ? a->x.dim[1] : 1,
+    const int32_t *own = a->position.data;
+    int64_t s = a->x.dim[0], b = a->past.n.data || own ? a->x.dim[1] : 1,
             half = a->n_rot / 2; /* b: with places of their own */
     int64_t each = tx_numel(a->x) / s / b / a->x.dim[4], ld = tx__lanes(half);
     int parts = rope_parts(c, a);
@@ -226,7 +227,7 @@ tx_status tx__cpu_rope(tx_ctx *c, const tx_rope_args *a, void *scratch)
         for (int64_t i = r.lo * b; i < r.hi * b; i++) {
             int64_t first = a->past.n.data ? ((const int32_t *)a->past.n.data)[i % b] : a->first;
             for (int64_t j = 0; j < half; j++) {
-                double angle = (double)(first + i / b) * frequency[j];
+                double angle = (double)(own ? own[i] : first + i / b) * frequency[j];
                 cosine[j] = (float)cos(angle);
                 sine[j] = (float)(a->inverse ? -sin(angle) : sin(angle));
             }

@@ -6,16 +6,18 @@ struct rope_numbers {
     int64_t half, first;
     double theta;
     bool inverse;
+    const int32_t *past, *position; /* or NULL */
 };
 
 /* A thread has a pair of one position, and turns it in all heads: sine and cosine of an angle in fp64 cost more than
  * the rest. */
-template <class T> __global__ void rope_kernel(T *x, rope_numbers n, const int32_t *past)
+template <class T> __global__ void rope_kernel(T *x, rope_numbers n)
 {
     int64_t heads = n.dim[2] * n.dim[3], pairs = n.dim[0] * n.dim[1] * n.half;
     for (int64_t i = grid_thread(); i < pairs; i += grid_threads()) {
         int64_t k = i % n.half, i_b = i / n.half % n.dim[1], i_s = i / n.half / n.dim[1];
-        double at = (double)((past ? past[i_b] : n.first) + i_s), sine, cosine;
+        int64_t first = n.past ? n.past[i_b] : n.first;
+        double at = (double)(n.position ? n.position[i_s * n.dim[1] + i_b] : first + i_s), sine, cosine;
         double angle = at * pow(n.theta, -(double)k / (double)n.half);
         sincos(angle, &sine, &cosine);
         float s = (float)(n.inverse ? -sine : sine), c = (float)cosine;
@@ -39,10 +41,11 @@ TX_GPU_ROW tx_status tx__gpu_rope(tx_ctx *c, const tx_rope_args *a, void *scratc
     n.first = a->first;
     n.theta = a->theta;
     n.inverse = a->inverse;
+    n.past = (const int32_t *)a->past.n.data;
+    n.position = (const int32_t *)a->position.data;
     int64_t pairs = n.dim[0] * n.dim[1] * n.half;
     GPU_FLOAT(a->x.dtype, T,
-              GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, pairs, 128), 128, 0, rope_kernel<T>, (T *)a->x.data, n,
-                         (const int32_t *)a->past.n.data));
+              GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, pairs, 128), 128, 0, rope_kernel<T>, (T *)a->x.data, n));
     return tx__gpu_launched(c, "rope");
 }
 

@@ -11,7 +11,9 @@ tx_status tx__ref_rope(tx_ctx *c, const tx_rope_args *a, void *scratch)
         int64_t at = tx_row_offset(a->x, row), i_b = row % each / (a->x.dim[2] * a->x.dim[3]);
         int64_t first = a->past.n.data ? ((const int32_t *)a->past.n.data)[i_b] : a->first;
         for (int64_t i = 0; i < half; i++) {
-            double angle = (double)(first + row / each) * pow(a->theta, -(double)i / (double)half);
+            int64_t position = a->position.data ? ((const int32_t *)a->position.data)[row / each * a->x.dim[1] + i_b]
+                                                : first + row / each;
+            double angle = (double)position * pow(a->theta, -(double)i / (double)half);
             double cosine = cos(angle), sine = a->inverse ? -sin(angle) : sin(angle);
             double x = tx__ref_load(a->x, at + i), y = tx__ref_load(a->x, at + half + i);
             tx__ref_store(a->x, at + i, x * cosine - y * sine);
