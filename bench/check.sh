@@ -129,6 +129,11 @@ try_optimizer_curves() {
         says "^seed 1: adam $number, onebitadam $number, [-+]$number %, muon $number with 3/4 of 4 steps, [-+]$number %" \
         "$root/bench/optimizer_curves.sh" "$triax" "$work/text_text_document" 50257 4
 }
+try_efficiency_curves() {
+    ids && MODEL="--num-layers 3 --hidden-size 16 --num-attention-heads 2 --seq-length 256 --max-position-embeddings 256" SEEDS=1 \
+        says "^seed 1: plain $number in 4 steps, $number s; with 3/4 of the tokens $number in $number steps, $number s: [-+]$number %, $number of the time" \
+        "$root/bench/efficiency_curves.sh" "$triax" "$work/text_text_document" 50257 4
+}
 try_run_all() { bash -n "$root/bench/gpu/run_all.sh"; }
 
 failed=0 n=0 left_out=0
