@@ -90,6 +90,7 @@ typedef struct tx_step_record {
                                             * --random-ltd in the mean over layers */
     int64_t curriculum_length;             /* tokens of a sample, of --curriculum-schedule; 0: there is none */
     int64_t reserved_length;               /* of them, those of layers with --random-ltd; 0: there are none */
+    double layer_theta;                    /* of --progressive-layer-drop; 0: there is none */
     double lr, weight_decay;
     double decoupled_lr;                              /* negative: there is none */
     double loss;                                      /* "lm loss"; NaN: no step advanced */

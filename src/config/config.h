@@ -171,6 +171,9 @@ int64_t tx_config_n_dropping(const tx_config *cfg);
  * layers, rounded down. It counts as the tokens that are consumed. */
 int64_t tx_config_layer_tokens(const tx_config *cfg, int64_t s, int64_t r);
 
+/* theta of --progressive-layer-drop in an iteration, from 1; 1 without it. */
+double tx_config_layer_theta(const tx_config *cfg, int64_t iteration);
+
 /* Tokens of the first so many iterations of --global-batch-size samples. */
 double tx_config_tokens(const tx_config *cfg, int64_t iterations);
 

@@ -109,10 +109,10 @@ struct reading {
     bool fp16; /* by the file or a flag; else the other keys of that section say nothing */
     bool has_scale_power, has_scale_key, has_grad_dtype;
     tx__json_place fp16_at;
-    enum tx_curriculum_kind curriculum;  /* of curriculum_learning.schedule_type */
-    bool has_curriculum_type;            /* there is one, whichever it is */
-    bool grows;                          /* curriculum_learning is enabled; else its other keys say nothing */
-    bool drops;                          /* likewise, data_efficiency.data_routing.random_ltd */
+    enum tx_curriculum_kind curriculum; /* of curriculum_learning.schedule_type */
+    bool has_curriculum_type;           /* there is one, whichever it is */
+    bool grows;                         /* curriculum_learning is enabled; else its other keys say nothing */
+    bool drops, fades; /* likewise, data_efficiency.data_routing.random_ltd and progressive_layer_drop */
     int64_t accumulation, data_parallel; /* 0: left out */
     tx__json_place accumulation_at, data_parallel_at;
     struct monitor {
@@ -646,8 +646,10 @@ static tx_status read_curriculum(reading *r, const key_row *row, bool *done)
 {
     const char *key = below(row->path, "curriculum_learning"),
                *param = below(row->path, "curriculum_learning.schedule_config");
-    bool drops = below(row->path, "data_efficiency.data_routing.random_ltd");
-    *done = ((key && !r->grows) || (drops && !r->drops)) && strcmp(last_part(row->path), "enabled") != 0;
+    bool drops = below(row->path, "data_efficiency.data_routing.random_ltd"),
+         fades = below(row->path, "progressive_layer_drop");
+    *done = ((key && !r->grows) || (drops && !r->drops) || (fades && !r->fades)) &&
+            strcmp(last_part(row->path), "enabled") != 0;
     if (*done || !param || !r->curriculum || tx__word_in(tx__curriculum_takes(r->curriculum), param)) return TX_OK;
     *done = true;
     return note(r, "%s: accepted, without effect here: it is none of %s's", row->path,
@@ -853,6 +855,8 @@ static tx_status read_file(reading *r, const tx_str *text, const json_t *root)
     r->grows = json_is_true(json_object_get(grows, "enabled"));
     const json_t *routing = json_object_get(json_object_get(root, "data_efficiency"), "data_routing");
     r->drops = r->cfg->random_ltd || json_is_true(json_object_get(json_object_get(routing, "random_ltd"), "enabled"));
+    const json_t *fades = json_object_get(root, "progressive_layer_drop");
+    r->fades = r->cfg->progressive_layer_drop || json_is_true(json_object_get(fades, "enabled"));
     r->has_curriculum_type = schedule;
     r->curriculum = schedule ? tx_curriculum_kind_of(schedule) : (enum tx_curriculum_kind)0;
     TX_TRY(tx__relaxed_json_walk(text, root, read_any, r));

@@ -1,6 +1,6 @@
-/* routing.c - how many tokens the layers of --random-ltd compute: DeepSpeed's rule, in its own floating-point
- * arithmetic. A pure function of the iteration, so a resumed run goes on with the numbers of one that was not
- * interrupted. */
+/* routing.c - how many tokens the layers of --random-ltd compute, and how many layers --progressive-layer-drop passes
+ * by: DeepSpeed's rules, in its own floating-point arithmetic. Pure functions of the iteration, so a resumed run goes
+ * on with the numbers of one that was not interrupted. */
 #include <math.h>
 
 #include "config/option_table.h"
@@ -63,4 +63,12 @@ int64_t tx_config_layer_tokens(const tx_config *c, int64_t s, int64_t r)
 {
     int64_t n = tx_config_n_dropping(c);
     return r < s && n ? (s * (c->num_layers - n) + r * n) / c->num_layers : s;
+}
+
+/* DeepSpeed begins at 1 and moves theta at the end of each step, whose number it counts from 0. */
+double tx_config_layer_theta(const tx_config *c, int64_t iteration)
+{
+    double theta = c->pld_theta;
+    if (!c->progressive_layer_drop || iteration < 2) return 1;
+    return (1.0 - theta) * exp(-c->pld_gamma * (double)(iteration - 2)) + theta;
 }

@@ -1,4 +1,4 @@
-/* rules_routing.c - rules across options: layers that some tokens pass by (routing.c). */
+/* rules_routing.c - rules across options: layers that some tokens or some micro-batches pass by (routing.c). */
 #include <string.h>
 
 #include "config/rules.h"
@@ -141,10 +141,33 @@ static void rule_tensor_ranks_divide_tokens(const tx__check *k)
     }
 }
 
+static void rule_layers_can_be_dropped(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    static const char flag[] = "--progressive-layer-drop";
+    if (!c->progressive_layer_drop) {
+        if (k->g->pld_theta || k->g->pld_gamma)
+            tx__violate(k->v, "--pld-%s needs %s", k->g->pld_theta ? "theta" : "gamma", flag);
+        return;
+    }
+    if (c->command->id == TX_COMMAND_ENGINE)
+        tx__violate(k->v,
+                    "%s drops layers of a GPT or BERT; which are a user-defined model's, its own program decides: "
+                    "leave it out",
+                    flag);
+    if (c->post_layernorm || c->apply_residual_connection_post_layernorm)
+        tx__violate(k->v, "%s needs layers past which their input goes unchanged: leave out --%s", flag,
+                    c->post_layernorm ? "post-layernorm" : "apply-residual-connection-post-layernorm");
+    if (!k->bad->num_experts && tx_config_has_experts(c))
+        tx__violate(k->v, "%s: ranks that divide experts compute every layer together: leave it out, or --num-experts",
+                    flag);
+}
+
 const tx__rule tx__rules_routing[] = {
     { NULL, rule_random_ltd_has_what_it_needs },
     { NULL, rule_random_ltd_drops_some },
     { NULL, rule_random_ltd_goes_with },
+    { NULL, rule_layers_can_be_dropped },
     { "training", rule_tensor_ranks_divide_tokens },
     { NULL, NULL },
 };

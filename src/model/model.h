@@ -174,7 +174,7 @@ tx_status tx_model_hold(tx_model *m, int n_slots);
 tx_status tx_model_fwd(tx_ctx *c, tx_model *m, tx_batch *batch, bool train);
 tx_status tx_model_bwd(tx_ctx *c, tx_model *m, tx_batch *batch);
 
-/* ---- routing.c: tokens that pass layers by (--random-ltd) ---- */
+/* ---- token_draw.c: tokens that pass layers by (--random-ltd) ---- */
 
 /* Shapes of the batch's kept tokens, r of its s.   As tx_model_type.shape, after it. */
 void tx_routing_shape(const tx_model *m, tx_batch *batch, int64_t r);

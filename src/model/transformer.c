@@ -198,6 +198,27 @@ static tx_tensor max_logits_of(const tx_stack_call *k)
     return tx_tensor2((float *)all.data + (block - t->block) * all.dim[1], TX_F32, n, r);
 }
 
+/* The probability with which a layer is computed (--progressive-layer-drop): arXiv:2010.13369, algorithm 1. */
+static double kept_with(const tx_stack_call *k)
+{
+    const tx_transformer *t = k->model;
+    const tx_dropout_key *key = &((const tx_batch *)k->batch)->dropout;
+    const tx_block *block = k->layer->params;
+    if (!key->on) return 1;
+    return 1 - (double)(block->layer - 1) / (double)t->base.n_layers * key->layer_drop;
+}
+
+/* Whether the micro-batch passes the layer by. It is named by its first sample. */
+static bool is_dropped(const tx_stack_call *k)
+{
+    const tx_dropout_key *key = &((const tx_batch *)k->batch)->dropout;
+    const tx_block *block = k->layer->params;
+    double p = kept_with(k);
+    if (p >= 1) return false;
+    const tx_rng rng = tx_dropout_at(key, 0, block->layer, TX_RANDOM_LAYER).rng;
+    return tx_rng_uniform_at(&rng, key->sample) >= p;
+}
+
 static tx_block_call block_call(const tx_stack_call *k)
 {
     const tx_transformer *t = k->model;
@@ -210,6 +231,7 @@ static tx_block_call block_call(const tx_stack_call *k)
                             .max_logits = max_logits_of(k),
                             .dropout = &batch->dropout,
                             .kv = batch->kv ? batch->kv + (block - t->block) : NULL,
+                            .branch_scale = 1 / kept_with(k),
                             .pass = pass_of(k),
                             .lent = &t->lent };
 }
@@ -316,10 +338,23 @@ static tx_status some_bwd(tx_ctx *c, const tx_stack_call *k, tx_tensor at)
     return TX_OK;
 }
 
+/* A layer that is passed by adds nothing to its parameters' gradients. */
+static tx_status dropped_bwd(tx_ctx *c, const tx_stack_call *k)
+{
+    const tx_transformer *t = k->model;
+    const tx_params *ps = &t->base.params;
+    const tx_unit *rows = &ps->unit[t->unit.layers + ((const tx_block *)k->layer->params - t->block)];
+    return tx_params_nothing(c, ps, rows->first, rows->end);
+}
+
 static tx_status block_fwd(tx_ctx *c, const tx_stack_call *k)
 {
     tx_layer_saved *a = k->saved;
     tx_tensor at;
+    if (is_dropped(k)) {
+        TX_RUN(c, copy, .y = k->y, .x = k->x);
+        return TX_OK;
+    }
     if (drops_tokens(k, &at)) return some_fwd(c, k, at);
     const tx_block_call call = block_call(k);
     return tx_block_fwd(c, k->layer->params, &a->block, &call);
@@ -329,6 +364,7 @@ static tx_status block_bwd(tx_ctx *c, const tx_stack_call *k)
 {
     const tx_layer_saved *a = k->saved;
     tx_tensor at;
+    if (is_dropped(k)) return dropped_bwd(c, k);
     if (drops_tokens(k, &at)) return some_bwd(c, k, at);
     const tx_block_call call = block_call(k);
     return tx_block_bwd(c, k->layer->params, &a->block, &call);

@@ -67,6 +67,17 @@ static tx_tensor whole_of(const tx_block_call *k, tx_tensor x)
     return x.n_dims == 2 ? tx_as_rows(whole) : whole;
 }
 
+static bool is_scaled(const tx_block_call *k)
+{
+    return k->branch_scale > 0 && k->branch_scale != 1;
+}
+
+static tx_status scale_branch(tx_ctx *c, const tx_block_call *k, tx_tensor z)
+{
+    if (is_scaled(k)) TX_RUN(c, blend, .y = z, .x = z, .alpha = k->branch_scale);
+    return TX_OK;
+}
+
 static tx_dropout mask_of(const tx_block *w, const tx_block_call *k, tx_dropout_site site)
 {
     return tx_dropout_at(k->dropout, w->p_drop, w->layer, site);
@@ -87,7 +98,7 @@ static tx_status attention_branch(tx_ctx *c, const tx_block *w, tx_block_saved *
     TX_TRY(tx_attention_layer_fwd(c, &w->attn, &a->attn, &attn));
     TX_TRY(tx_tp_sum(c, z, attn.y));
     tx_at_part(c, ATTENTION);
-    return TX_OK;
+    return scale_branch(c, k, z);
 }
 
 /* z = g(mlp(f(in))), likewise.   @in [s b, h] */
@@ -103,7 +114,7 @@ static tx_status mlp_branch(tx_ctx *c, const tx_block *w, tx_block_saved *a, con
         TX_TRY(tx_mlp_fwd(c, &w->mlp, &a->mlp, y, x));
     TX_TRY(tx_tp_sum(c, z, whole_of(k, z)));
     tx_at_part(c, MLP);
-    return TX_OK;
+    return scale_branch(c, k, z);
 }
 
 static tx_status pre_norm_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, const tx_block_call *k)
@@ -164,12 +175,17 @@ typedef struct branch_rooms {
 
 /* The gradient that enters a branch after its dropout: d itself when nothing is dropped and the stream's dtype is the
  * branch's. */
-static tx_status branch_gradient(tx_ctx *c, tx_tensor *out, tx_tensor scratch, tx_tensor d, tx_dropout mask)
+static tx_status branch_gradient(tx_ctx *c, tx_tensor *out, tx_tensor scratch, const tx_block_call *k, tx_dropout mask)
 {
-    bool other = mask.drop || scratch.dtype != d.dtype;
+    tx_tensor d = k->d;
+    bool other = mask.drop || scratch.dtype != d.dtype || is_scaled(k);
     *out = other ? scratch : d;
-    if (mask.drop)
+    if (mask.drop) {
         TX_RUN(c, dropout_add_bwd, .dx = scratch, .dy = d, .mask = mask);
+        return scale_branch(c, k, scratch);
+    }
+    if (is_scaled(k))
+        TX_RUN(c, blend, .y = scratch, .x = d, .alpha = k->branch_scale);
     else if (other)
         TX_RUN(c, cast, .y = scratch, .x = d);
     return TX_OK;
@@ -210,7 +226,7 @@ static tx_status mlp_branch_bwd(tx_ctx *c, const tx_block *w, const tx_block_sav
     size_t mark = tx_arena_mark(&c->acts);
     tx_tensor db, x, dx = tx_as_rows(whole_of(k, r->dn));
     tx_at_part(c, MLP);
-    TX_TRY(branch_gradient(c, &db, r->dropped, k->d, mask_of(w, k, TX_DROP_MLP_OUT)));
+    TX_TRY(branch_gradient(c, &db, r->dropped, k, mask_of(w, k, TX_DROP_MLP_OUT)));
     TX_TRY(enter_bwd(c, k, db, in, &x));
     tx_tensor dy = tx_as_rows(whole_of(k, db));
     if (w->moe)
@@ -233,7 +249,7 @@ static tx_status attention_branch_bwd(tx_ctx *c, const tx_block *w, const tx_blo
         .dx = whole_of(k, r->dn), .seen = k->seen, .position = k->position, .dropout = k->dropout
     };
     tx_at_part(c, ATTENTION);
-    TX_TRY(branch_gradient(c, &db, r->dropped, k->d, mask_of(w, k, TX_DROP_ATTENTION_OUT)));
+    TX_TRY(branch_gradient(c, &db, r->dropped, k, mask_of(w, k, TX_DROP_ATTENTION_OUT)));
     TX_TRY(enter_bwd(c, k, db, in, &attn.x));
     attn.dy = whole_of(k, db);
     TX_TRY(tx_attention_layer_bwd(c, &w->attn, &a->attn, &attn));

@@ -58,6 +58,7 @@ typedef struct tx_block_call {
     const tx_dropout_key *dropout; /* of all sites */
     tx_kv_cache *kv;               /* as in attention.h */
     tx_tensor max_logits;          /* as in attention.h */
+    double branch_scale;           /* of both branches' outputs; 0 or 1: there is none. Not with post_norm */
     tx_moe_pass pass;              /* of a layer with experts */
     const tx_block_rooms *lent;    /* the same in forward and backward */
 } tx_block_call;

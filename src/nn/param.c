@@ -335,6 +335,14 @@ tx_status tx_params_zero_grad(tx_ctx *c, const tx_params *ps, int first, int end
     return TX_OK;
 }
 
+tx_status tx_params_nothing(tx_ctx *c, const tx_params *ps, int first, int end)
+{
+    tx_at_part(c, ZERO_GRAD);
+    for (int i = first; i < end; i++)
+        if (ps->param[i].weight->fresh) TX_RUN(c, fill, .x = ps->param[i].weight->grad);
+    return TX_OK;
+}
+
 void tx_params_contributed(const tx_params *ps, int first, int end)
 {
     for (int i = first; i < end; i++) ps->param[i].weight->fresh = false;

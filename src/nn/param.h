@@ -183,6 +183,8 @@ void tx_params_bind(tx_params *ps, void *value, tx_dtype t, float *grad);
 /* To be called before the first contribution to the gradients of rows [first, end): those of the TX_ADDS kind are
  * filled with zeros, the others' weights become fresh. Whoever contributes to those then says so. */
 tx_status tx_params_zero_grad(tx_ctx *c, const tx_params *ps, int first, int end);
+/* Instead of a contribution, where there is nothing: those of these rows that are fresh become zeros. */
+tx_status tx_params_nothing(tx_ctx *c, const tx_params *ps, int first, int end);
 void tx_params_contributed(const tx_params *ps, int first, int end); /* rows [first, end) are fresh no more */
 
 /* What the stack (nn/stack.h) reports of the units of a table as it comes to them; parameters and gradients may be

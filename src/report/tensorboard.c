@@ -229,6 +229,7 @@ static tx_status put_step(tx_tensorboard *tb, const tx_step_record *r)
     if (r->curriculum_length) TX_TRY(put_series(tb, r, "seqlen", "curriculum_seqlen", (double)r->curriculum_length));
     if (r->reserved_length)
         TX_TRY(put_series(tb, r, "seqlen", "random_ltd_reserved_length", (double)r->reserved_length));
+    if (r->layer_theta > 0) TX_TRY(put_scalar(tb, "progressive-layer-drop-theta", r->iteration, r->layer_theta));
     return TX_OK;
 }
 

@@ -28,6 +28,7 @@ static void add_norms_and_length(char line[1024], const tx_step_record *r)
     if (r->max_attention_logit >= 0) add(line, " max attention logit: %.3f |", r->max_attention_logit);
     if (r->curriculum_length) add(line, " curriculum seqlen: %5lld |", (long long)r->curriculum_length);
     if (r->reserved_length) add(line, " random ltd reserved length: %5lld |", (long long)r->reserved_length);
+    if (r->layer_theta > 0) add(line, " progressive layer drop theta: %.6f |", r->layer_theta);
 }
 
 /* Of layers with experts, which Megatron logs in part, under these names. */

@@ -116,6 +116,7 @@ static tx_step_record stand(const tx_trainer *t, tx_record_kind kind, const doub
         .seq_length = tx_config_layer_tokens(t->cfg, t->length, t->kept),
         .curriculum_length = t->cfg->curriculum_schedule ? t->length : 0,
         .reserved_length = t->cfg->random_ltd ? t->kept : 0,
+        .layer_theta = t->cfg->progressive_layer_drop ? tx_config_layer_theta(t->cfg, t->iteration) : 0,
         .lr = t->lr,
         .decoupled_lr = t->decoupled_lr,
         .weight_decay = t->weight_decay,
@@ -130,6 +131,13 @@ static tx_step_record stand(const tx_trainer *t, tx_record_kind kind, const doub
     return r;
 }
 
+/* How many of a micro-batch's layers --progressive-layer-drop passes by in the mean. */
+static double dropped_share(const tx_trainer *t)
+{
+    double n = (double)t->model->n_layers;
+    return t->cfg->progressive_layer_drop ? (1 - tx_config_layer_theta(t->cfg, t->iteration)) * (n - 1) / (2 * n) : 0;
+}
+
 /* Model FLOPs of an iteration, those that are reported, and those that are done again, of which layers with
  * --random-ltd have as large a part as of all. */
 static double flops(const tx_trainer *t, double *told, double *again)
@@ -138,10 +146,13 @@ static double flops(const tx_trainer *t, double *told, double *again)
     int64_t s = t->length, b = tx_trainer_batch_size(t), mean = tx_config_layer_tokens(t->cfg, s, t->kept);
     double all = tx_model_flops(m, s, b), spared = tx_model_flops_spared(m, s, t->kept, b);
     bool exact = t->cfg->flops_formula == TX_FLOPS_EXACT;
+    double layers = (all - spared - 6 * (double)s * (double)b * m->head_products) * dropped_share(t);
     *again = tx_model_flops_again(m, s, b);
     if (spared > 0) *again -= spared / 3 * (double)m->n_again / (double)m->n_layers;
-    *told = exact ? all - spared : tx_flops_told(t->cfg, m, mean, b);
-    return all - spared;
+    if (layers > 0) *again *= 1 - dropped_share(t);
+    all -= spared;
+    *told = exact ? all - layers : tx_flops_told(t->cfg, m, mean, b) * (1 - layers / all);
+    return all - layers;
 }
 
 /* Means and counts are those of all iterations since the last line, also of a process that ended in between; times and

@@ -61,6 +61,7 @@ static tx_status fill(void *user, int64_t micro, tx_batch *batch)
         .iteration = (uint32_t)(t->iteration + 1),
         .sample = (uint64_t)(t->consumed_train_samples + (micro * data + tx_grid_rank(t->grid, TX_AXIS_DATA)) * t->b),
         .s_global = t->stage.s,
+        .layer_drop = 1 - tx_config_layer_theta(t->cfg, t->iteration + 1),
         .on = !f->n_samples,
     };
     batch->scale = tx__trainer_scale(t);

@@ -72,6 +72,34 @@ static void lengths_are_deepspeeds(void **state)
     json_decref(all);
 }
 
+/* But for the last places of exp. */
+static void theta_is_deepspeeds(void **state)
+{
+    (void)state;
+    json_t *all = load_json(data_path("golden/routing/result.json")), *cases = json_object_get(all, "layer_drop"), *c;
+    size_t i, k, n = 0;
+    json_array_foreach(cases, i, c)
+    {
+        char json[200];
+        tx_config *cfg;
+        const json_t *at;
+        snprintf(json, sizeof json,
+                 "{\"progressive_layer_drop\": {\"enabled\": true, \"theta\": %.17g, \"gamma\": %.17g}}",
+                 json_number_value(json_object_get(c, "theta")), json_number_value(json_object_get(c, "gamma")));
+        ASSERT_OK(read_json(&cfg, FLAGS, json));
+        json_array_foreach(json_object_get(c, "at"), k, at)
+        {
+            double want = json_number_value(json_array_get(at, 1));
+            double theta = tx_config_layer_theta(cfg, json_integer_value(json_array_get(at, 0)));
+            ASSERT_NEAR(theta, want, 4e-16 * want, "theta");
+            n++;
+        }
+        tx_config_free(cfg);
+    }
+    assert_int_equal(n, 6 * 107);
+    json_decref(all);
+}
+
 /* A stretch ends where the number changes, and not before. */
 static void stretches_are_as_long_as_they_can(void **state)
 {
@@ -137,6 +165,13 @@ static void what_is_not_sound_is_refused(void **state)
         { DROPS STEPS "--position-embedding-type alibi", "--random-ltd: ALiBi's biases of tokens that are not "
                                                          "neighbours are not built" },
         { DROPS STEPS "--num-experts 4", "--random-ltd: layers with experts compute all tokens" },
+        { "--pld-gamma 1", "--pld-gamma needs --progressive-layer-drop" },
+        { "--progressive-layer-drop --post-layernorm --model-type BERT",
+          "--progressive-layer-drop needs layers past which their input goes unchanged: leave out --post-layernorm" },
+        { "--progressive-layer-drop --apply-residual-connection-post-layernorm",
+          "leave out --apply-residual-connection-post-layernorm" },
+        { "--progressive-layer-drop --num-experts 4",
+          "--progressive-layer-drop: ranks that divide experts compute every layer together" },
         { DROPS STEPS "--world-size 32 --tensor-model-parallel-size 32 --sequence-parallel --num-attention-heads 32 "
                       "--hidden-size 64 --random-ltd-seq-per-step 8",
           "--sequence-parallel: --random-ltd leaves 200 tokens from iteration 3 on, which are not divisible by "
@@ -194,6 +229,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lengths_are_deepspeeds),
+        cmocka_unit_test(theta_is_deepspeeds),
         cmocka_unit_test(stretches_are_as_long_as_they_can),
         cmocka_unit_test(layers_are_those_named_or_in_the_middle),
         cmocka_unit_test(what_is_not_sound_is_refused),

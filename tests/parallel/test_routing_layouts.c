@@ -14,6 +14,7 @@ enum { N = 10 }; /* iterations */
 #define STANDS                                                                                       \
     " --random-ltd --random-ltd-min-value 8 --random-ltd-max-value 8 --random-ltd-require-steps 10 " \
     "--random-ltd-seq-per-step 8 --random-ltd-layer-id 1 2"
+#define FADES RISES " --progressive-layer-drop --pld-theta 0 --pld-gamma 0.3"
 #define WITH_CURRICULUM                                                                                       \
     RISES " --curriculum-schedule fixed_linear --curriculum-min-difficulty 8 --curriculum-max-difficulty 16 " \
           "--curriculum-total-step 5 --curriculum-difficulty-step 8"
@@ -50,6 +51,10 @@ static const char *const layouts_that_drop[][2] = {
     { "1x2x1 bert-post uniform", RISES },
     { "1x1x2 stage1 gqa smooth", RISES },
     { "2x1x1 sequence bert dropout", STANDS },
+    { "2x2x2 sequence dropout", FADES },
+    { "1x1x4 dropout stage3 llama", FADES },
+    { "1x2x2 interleaved uniform bert", FADES },
+    { "2x1x2 selective stage2", FADES },
 };
 
 static void layouts_train_what_one_rank_trains(void **state)

@@ -1,4 +1,4 @@
-/* routing.c - which tokens of a micro-batch the layers of --random-ltd compute. */
+/* token_draw.c - which tokens of a micro-batch the layers of --random-ltd compute. */
 #include "base/rng.h"
 #include "model/model.h"
 
