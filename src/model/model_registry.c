@@ -22,7 +22,8 @@ void tx_batch_buffers(tx_batch *batch, tx_tensor *own[TX_BATCH_BUFFERS])
 {
     tx_tensor *all[TX_BATCH_BUFFERS] = { &batch->token,  &batch->position,   &batch->type,        &batch->first_key,
                                          &batch->n_keys, &batch->label,      &batch->weight,      &batch->loss,
-                                         &batch->row,    &batch->pair_label, &batch->pair_weight, &batch->other_loss };
+                                         &batch->row,    &batch->pair_label, &batch->pair_weight, &batch->other_loss,
+                                         &batch->taught };
     for (int i = 0; i < TX_MAX_INPUTS; i++) all[TX_BATCH_BUFFERS - TX_MAX_INPUTS + i] = &batch->input[i];
     memcpy(own, all, sizeof all);
 }

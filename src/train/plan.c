@@ -224,6 +224,7 @@ tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, const tx_dry_ste
     tx_stage_host_stacks(stage, &host);
     *out = tx__plan_memory(zero, peak, c->scratch.peak);
     out->host_activations = host;
+    out->teacher = tx_teacher_bytes(&stage->teacher);
     return find_gpu_free(c, &out->gpu_free);
 }
 
@@ -481,8 +482,8 @@ tx_memory tx__plan_memory(const tx_zero *zero, size_t activations, size_t worksp
 
 size_t tx_memory_total(const tx_memory *m)
 {
-    return m->params + m->persistent + m->gathered + m->grads + m->buckets + m->optimizer + m->activations +
-           m->workspace + m->host_activations + m->host + m->passing + m->saving;
+    return m->params + m->persistent + m->gathered + m->grads + m->buckets + m->optimizer + m->teacher +
+           m->activations + m->workspace + m->host_activations + m->host + m->passing + m->saving;
 }
 
 size_t tx_memory_gpu(const tx_memory *m)

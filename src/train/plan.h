@@ -24,6 +24,7 @@ typedef struct tx_memory {
         gathered;          /* the last two with ZeRO-3: what stays whole, and what is gathered for a time */
     size_t grads, buckets; /* buckets: gradients on their way to the rank that keeps them */
     size_t optimizer, activations, workspace;
+    size_t teacher;          /* weights of the model that teaches (--kd, --mos) */
     size_t host_activations; /* in the host's memory, which on a CPU is where all of it lies */
     size_t host, passing;    /* what is offloaded to it; buffers for what is on a disk */
     size_t saving;           /* the copy that --async-save writes; a parameter, with --save-format */
