@@ -219,6 +219,7 @@ tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, const tx_dry_ste
     if (d->train) TX_TRY(train(c, d->m, stage, zero, n_micro));
     if (d->train && d->every_length) TX_TRY(step_other_lengths(d, n_micro));
     if (sizes) *sizes = tx__plan_volume_sizes(d->m, cfg, g, n_micro, cfg->seq_length, zero);
+    if (sizes) sizes->teacher = tx__plan_teacher_volume(&stage->teacher);
     size_t peak, host;
     tx_stage_stacks(stage, &peak);
     tx_stage_host_stacks(stage, &host);
@@ -426,6 +427,17 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
     sizes.head_selects = batch.row.data;
     read_zero(&sizes, cfg, z);
     return sizes;
+}
+
+tx_volume_teacher tx__plan_teacher_volume(const tx_teacher *t)
+{
+    if (!t->m) return (tx_volume_teacher){ 0 };
+    tx_volume_teacher v = { .h = t->m->hidden,
+                            .value = (int64_t)tx_dtype_size(t->m->dtype),
+                            .stream = (int64_t)tx_dtype_size(t->m->stream) };
+    v.words = t->cfg->embed_layernorm || t->cfg->post_layernorm ? v.value : v.stream;
+    for (int k = 0; k < t->m->n_chunks; k++) v.n_layers += t->m->chunk[k].end - t->m->chunk[k].first;
+    return v;
 }
 
 /* Of a checkpoint what it is of, without the numbers; returns how many. */

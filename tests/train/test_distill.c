@@ -110,6 +110,8 @@ enum { VOCAB = 512, STEPS = 4 };
     "--train-iters 64 --data-path none --tokenizer-type NullTokenizer --vocab-size 511 --threads 1 "
 #define STUDENT RUN "--num-layers 4 --hidden-size 32 --num-attention-heads 4 --kd --kd-temp 2 --kd-beta-ce 0.8 "
 
+#define TEACHER RUN "--num-layers 8 --hidden-size 48 --num-attention-heads 4 --lr 1e-2 "
+
 static char teacher_dir[4096], experts_dir[4096];
 
 /* @flags %s: the teacher's folder */
@@ -133,7 +135,7 @@ static void make_teacher(const char *flags, char *dir, const char *name)
 static int make_teachers(void **state)
 {
     if (scratch_setup(state)) return -1;
-    make_teacher(RUN "--num-layers 8 --hidden-size 48 --num-attention-heads 4 --lr 1e-2", teacher_dir, "teacher");
+    make_teacher(TEACHER, teacher_dir, "teacher");
     make_teacher(RUN
                  "--num-layers 4 --hidden-size 32 --num-attention-heads 4 --num-experts 4 --topk 2 --expert-interval 2 "
                  "--disable-moe-token-dropping --swiglu --ffn-hidden-size 64 --lr 1e-2",
@@ -198,6 +200,31 @@ static void the_teacher_counts(void **state)
     ASSERT_OK(has_the_bits_of(&taught.rank[0], &mos.rank[0], 0, STEPS, "of the same run"));
 }
 
+/* What other programs' folders hold is the same teacher; samples that a curriculum cuts are divided by all of the
+ * length; and in fp16 the loss is scaled. */
+static void a_teacher_of_any_format(void **state)
+{
+    (void)state;
+    char megatron[4096], deepspeed[4096], parts[2000];
+    make_teacher(TEACHER "--save-format megatron", megatron, "megatron");
+    make_teacher(TEACHER "--save-format deepspeed", deepspeed, "deepspeed");
+    const layout_run native = run_of(STUDENT, teacher_dir, 1, 1, 1), a = run_of(STUDENT, megatron, 1, 1, 1),
+                     b = run_of(STUDENT, deepspeed, 1, 1, 1);
+    ASSERT_OK(has_the_bits_of(&a.rank[0], &native.rank[0], 0, STEPS, "of the native teacher"));
+    ASSERT_OK(has_the_bits_of(&b.rank[0], &native.rank[0], 0, STEPS, "of the native teacher"));
+    const char *cut =
+        STUDENT "--curriculum-schedule fixed_linear --curriculum-min-difficulty 8 "
+                "--curriculum-max-difficulty 16 --curriculum-total-step 2 --curriculum-difficulty-step 8 ";
+    snprintf(parts, sizeof parts, "%s --sequence-parallel", cut);
+    const layout_run one = run_of(cut, teacher_dir, 1, 1, 1), four = run_of(parts, teacher_dir, 4, 2, 2);
+    const layout_run half = run_of(STUDENT "--fp16 --initial-loss-scale 1024 ", teacher_dir, 1, 1, 1);
+    for (int n = 0; n < STEPS; n++) {
+        ASSERT_NEAR(four.rank[0].loss[n], one.rank[0].loss[n], 2e-5, "a curriculum");
+        ASSERT_NEAR(half.rank[0].loss[n], native.rank[0].loss[n], 5e-3, "fp16");
+        ASSERT_NEAR(half.rank[0].norm[n], native.rank[0].norm[n], 2e-2 * native.rank[0].norm[n], "fp16");
+    }
+}
+
 /* Nothing of the teacher is saved. */
 static void a_resumed_run_has_the_same_bits(void **state)
 {
@@ -256,6 +283,37 @@ static void a_plan_has_the_teacher(void **state)
     tx_config_free(alone);
 }
 
+/* What ranks send each other for it, by the formulas. */
+static void a_plan_counts_messages(void **state)
+{
+    (void)state;
+    static const char *const layouts[] = {
+        "--world-size 2 --tensor-model-parallel-size 2",
+        "--world-size 4 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --bf16 "
+        "--fp32-residual-connection",
+        "--world-size 4 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --sequence-parallel --bf16",
+        "--world-size 4 --pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1 --zero-stage 3",
+    };
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        tx_config *cfg;
+        char flags[6000];
+        snprintf(flags, sizeof flags, STUDENT "--load-teacher none --num-layers-teacher 8 --hidden-size-teacher 64 %s",
+                 layouts[i]);
+        ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
+        for (int stage = 0; stage < (int)cfg->pipeline_model_parallel_size; stage++) {
+            tx_run_plan plan;
+            ASSERT_OK(tx_plan_stage(&plan, cfg, VOCAB, stage));
+            assert_int_equal(plan.sizes.teacher.n_layers, 8 / cfg->pipeline_model_parallel_size);
+            if (!tx_volume_agrees(&plan.volume, &plan.sizes)) {
+                tx_str table = { 0 };
+                ASSERT_OK(tx_volume_table(&table, &plan.volume, &plan.sizes));
+                fail_msg("%s: stage %d:\n%s", layouts[i], stage, table.data);
+            }
+        }
+        tx_config_free(cfg);
+    }
+}
+
 /* ---- what is refused ---- */
 
 static void refuses(const char *flags, int64_t vocab, const char *text)
@@ -306,8 +364,10 @@ int main(void)
         cmocka_unit_test(a_student_has_the_numbers_of_pytorch),
         cmocka_unit_test(layouts_are_as_one_rank),
         cmocka_unit_test(the_teacher_counts),
+        cmocka_unit_test(a_teacher_of_any_format),
         cmocka_unit_test(a_resumed_run_has_the_same_bits),
         cmocka_unit_test(a_plan_has_the_teacher),
+        cmocka_unit_test(a_plan_counts_messages),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, make_teachers, scratch_teardown);
