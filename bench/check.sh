@@ -134,6 +134,11 @@ try_efficiency_curves() {
         says "^seed 1: plain $number in 4 steps, $number s; with 3/4 of the tokens $number in $number steps, $number s: [-+]$number %, $number of the time" \
         "$root/bench/efficiency_curves.sh" "$triax" "$work/text_text_document" 50257 4
 }
+try_distill_curves() {
+    ids && TEACHER="--num-layers 1 --hidden-size 16 --num-attention-heads 2" STUDENT="--num-layers 1 --hidden-size 8 --num-attention-heads 1" \
+        SEEDS=1 says "^seed 1: alone $number, with the teacher $number after 10 steps, [-+]$number" \
+        "$root/bench/distill_curves.sh" "$triax" "$work/text_text_document" 50257 10
+}
 try_run_all() { bash -n "$root/bench/gpu/run_all.sh"; }
 
 failed=0 n=0 left_out=0

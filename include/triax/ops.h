@@ -347,13 +347,22 @@ TX_API tx_status tx_op_cross_entropy(tx_ctx *c, const tx_cross_entropy_args *a);
  * @mine [rows, 4] */
 typedef tx_status tx_exchange_fn(tx_ctx *c, tx_tensor all, tx_tensor mine);
 
+/* What a head learns from a teacher's, of the same classes:  loss[i] = factor T² Σ_{j < n_valid} p_j (log p_j - log
+ * q_j), p = softmax(t_i / T) of the teacher's logits t = x Wᵀ, q = softmax(z_i / T), T being the temperature. The
+ * objective also has scale Σ_i loss[i]; rows without a label count as the others. Hinton et al., arXiv:1503.02531. */
+typedef struct tx_teacher_head {
+    tx_tensor loss; /* [rows], out; wide; absent: there is no teacher */
+    tx_tensor x, w; /* [rows, its h], [v, its h]; both of head_loss's dtype */
+    double temperature, factor, scale;
+} tx_teacher_head;
+
 /* head_loss: the output head and its loss as one op, in chunks of rows, so that the logits are never all in memory.
  *  z = x Wᵀ + bias, losses as cross_entropy, and with weight also dx = dz W, dW = dzᵀ x + beta dW with gemm's beta, and
  *  dbias += Σ_rows dz.
- *  Scratch: chunk × v. Logits are wide; dz is rounded to a value (dtype T) before it is multiplied and summed.
- *  If W's rows are split over n_parts ranks, w, dw, bias and dbias have the rows of this rank. dx is this part's
- *  contribution, which the caller sums over the parts. Losses are those of the whole vocabulary. Megatron-LM
- * arXiv:1909.08053 §3. */
+ *  Scratch: chunk × v, twice with a teacher. Logits are wide; dz is rounded to a value (dtype T) before it is
+ * multiplied and summed. If W's rows are split over n_parts ranks, w, dw, bias and dbias have the rows of this rank. dx
+ * is this part's contribution, which the caller sums over the parts. Losses are those of the whole vocabulary.
+ * Megatron-LM arXiv:1909.08053 §3. */
 typedef struct tx_head_loss_args {
     tx_tensor loss;   /* [rows], out; wide */
     tx_tensor dx;     /* [rows, h], out; with weight only */
@@ -370,7 +379,8 @@ typedef struct tx_head_loss_args {
     int64_t n_parts, part;    /* 0: W is not split */
     tx_exchange_fn *exchange; /* with n_parts > 1 */
     double z_weight;
-    tx_tensor z_loss; /* [rows], out; wide; optional */
+    tx_tensor z_loss;        /* [rows], out; wide; optional */
+    tx_teacher_head teacher; /* optional, with weight only */
 } tx_head_loss_args;
 TX_API tx_status tx_op_head_loss(tx_ctx *c, const tx_head_loss_args *a);
 

@@ -53,6 +53,7 @@ static tx_status open_trainer(tx_engine *e, tx_source *src, const tx__engine_voc
 {
     int64_t vocab_size = v->size;
     TX_TRY(tx_source_options(src, e->cfg, true));
+    TX_TRY(tx_source_teacher(e->cfg, e->kept.hash, grid ? tx_grid_group(grid, TX_GROUP_WORLD) : &tx_comm_self));
     TX_TRY(find_vocab_size(src, v->least, e->cfg->force_vocabulary, &vocab_size));
     TX_TRY(tx_trainer_open(&e->trainer, &(tx_trainer_args){ .cfg = e->cfg,
                                                             .grid = grid,

@@ -88,6 +88,7 @@ static tx_status make_view(plan_view *v, tx_config *cfg)
     if (cfg->machine && tx_machine_is_gpu(&v->time.machine)) gpu = tx_machine_room(&v->time.machine);
     TX_GOTO(tx_source_open_for_run(&src, cfg, &tx_comm_self));
     TX_GOTO(tx_source_options(&src, cfg, false));
+    TX_GOTO(tx_source_teacher(cfg, "", &tx_comm_self));
     TX_GOTO(find_vocabulary(v, &src));
     if (tx_config_searches(cfg)) goto out;
     TX_GOTO(tx_stage_plans_make(&v->stages, cfg, v->vocab_size, gpu));

@@ -507,6 +507,50 @@ tx_status tx__check_cross_entropy_join(const tx_cross_entropy_join_args *a)
     return check_z_weight("cross_entropy_join", a->z_weight);
 }
 
+static tx_status check_teaching(const char *op, double temperature, double factor, double scale)
+{
+    if (temperature > 0 && isfinite(temperature) && isfinite(factor) && isfinite(scale)) return TX_OK;
+    return TX_FAIL(TX_ERR_ARG, "%s: temperature %g, factor %g, scale %g; all finite, the temperature above 0", op,
+                   temperature, factor, scale);
+}
+
+tx_status tx__check_distill_part(const tx_distill_part_args *a)
+{
+    tx_dtype t = a->z.dtype;
+    if (!is_float(t) || tx_wide(t) != t || !dense(a->z, t, 2) || !like(a->t, a->z) ||
+        !mat(a->stats, t, a->z.dim[0], 5) || a->n_here < 0 || a->n_here > a->z.dim[1])
+        return REFUSE("distill_part", "z [rows,v] fp32, t as z, stats [rows,5] as z, n_here of v columns, contiguous",
+                      T(stats), T(t), T(z));
+    return check_teaching("distill_part", a->temperature, 1, 1);
+}
+
+tx_status tx__check_distill_join(const tx_distill_join_args *a)
+{
+    tx_dtype t = a->z.dtype;
+    int64_t rows = a->z.dim[0];
+    bool ok = is_float(t) && tx_wide(t) == t && dense(a->z, t, 2) && like(a->t, a->z) && dense(a->stats, t, 3) &&
+              a->stats.dim[1] == rows && a->stats.dim[2] == 5 && vec(a->loss, t, rows);
+    if (!ok || a->part < 0 || a->part >= a->stats.dim[0] || a->n_here < 0 || a->n_here > a->z.dim[1])
+        return REFUSE("distill_join",
+                      "z [rows,v] fp32, t as z, stats [parts,rows,5] and loss [rows] as z, n_here of v columns, "
+                      "contiguous",
+                      T(loss), T(t), T(z), T(stats));
+    return check_teaching("distill_join", a->temperature, a->factor, a->scale);
+}
+
+/* Logits of as many rows and classes. */
+static tx_status check_teacher(const tx_head_loss_args *a)
+{
+    const tx_teacher_head *k = &a->teacher;
+    tx_dtype t = a->x.dtype;
+    if (!k->loss.data && !k->x.data && !k->w.data) return TX_OK;
+    if (!a->weight.data || !like(k->loss, a->loss) || !dense(k->x, t, 2) || !dense(k->w, t, 2) ||
+        k->x.dim[0] != a->x.dim[0] || k->w.dim[0] != a->w.dim[0] || k->x.dim[1] != k->w.dim[1])
+        return REFUSE("head_loss", "a teacher's x [rows,its h] and w [v,its h] of x's dtype, loss as loss, with weight",
+                      T(teacher.loss), T(teacher.x), T(teacher.w), T(x), T(w), T(weight));
+    return check_teaching("head_loss", k->temperature, k->factor, k->scale);
+}
+
 tx_status tx__check_head_loss(const tx_head_loss_args *a)
 {
     tx_dtype t = a->x.dtype;
@@ -527,6 +571,7 @@ tx_status tx__check_head_loss(const tx_head_loss_args *a)
             "contiguous",
             T(loss), T(z_loss), T(dx), T(dw), T(x), T(w), T(bias), T(dbias), T(y), T(weight));
     TX_TRY(check_z_weight("head_loss", a->z_weight));
+    TX_TRY(check_teacher(a));
     int64_t parts = a->n_parts ? a->n_parts : 1;
     if (parts > 1 && (!a->exchange || a->part < 0 || a->part >= parts))
         return TX_FAIL(TX_ERR_ARG, "head_loss: part %lld of %lld needs an exchange", (long long)a->part,

@@ -34,21 +34,27 @@ static int64_t chunk_of(const tx_ctx *c, const tx_head_loss_args *a)
     return head_chunk(a->x.dim[0], a->w.dim[0], a->x.dtype, c->device != NULL);
 }
 
-/* The scratch of a chunk: logits, what they are rounded to, and the statistics of all parts and of this one. */
+/* The scratch of a chunk: logits, a teacher's, what they are rounded to, and the statistics of all parts and of this
+ * one. */
 typedef struct head_room {
-    size_t rounded, all, mine, end; /* offsets in bytes */
+    size_t taught, rounded, all, mine, end; /* offsets in bytes */
 } head_room;
+
+/* Numbers of a row's statistics: the teacher's are more, and are there in one part, too. */
+enum { N_STATS = 4, N_TAUGHT = 5 };
 
 static head_room head_layout(const tx_ctx *c, const tx_head_loss_args *a)
 {
     tx_dtype t = a->x.dtype, wide = tx_wide(t);
     size_t chunk = (size_t)chunk_of(c, a), wide_size = tx_dtype_size(wide), n = chunk * (size_t)a->w.dim[0];
-    bool split = a->n_parts > 1;
-    head_room r = { .rounded = n * wide_size };
+    bool split = a->n_parts > 1, taught = a->teacher.loss.data;
+    size_t stats = taught ? N_TAUGHT : split ? N_STATS : 0;
+    head_room r = { .taught = n * wide_size };
+    r.rounded = r.taught + (taught ? n * wide_size : 0);
     r.all = r.rounded + (a->weight.data && t != wide ? n * tx_dtype_size(t) : 0);
     r.all = (r.all + wide_size - 1) / wide_size * wide_size;
-    r.mine = r.all + (split ? (size_t)a->n_parts * chunk * 4 * wide_size : 0);
-    r.end = r.mine + (split ? chunk * 4 * wide_size : 0);
+    r.mine = r.all + (split ? (size_t)a->n_parts * chunk * stats * wide_size : 0);
+    r.end = r.mine + chunk * stats * wide_size;
     return r;
 }
 
@@ -62,6 +68,33 @@ typedef struct logits {
     int64_t first, n;
     tx_tensor z, rounded;
 } logits;
+
+/* This part's classes. */
+static tx_classes classes_of(const tx_head_loss_args *a)
+{
+    int64_t v = a->w.dim[0], part = a->n_parts > 1 ? a->part : 0, left = a->n_valid - part * v;
+    return (tx_classes){ .first = part * v, .n_here = left < 0 ? 0 : left < v ? left : v, .n_valid = a->n_valid };
+}
+
+/* The teacher's loss of a chunk, and its gradient by z in t. */
+static tx_status teach(tx_ctx *c, const tx_head_loss_args *a, char *scratch, const logits *k, tx_tensor t)
+{
+    const tx_teacher_head *teacher = &a->teacher;
+    const head_room room = head_layout(c, a);
+    const int64_t n = k->n, n_here = classes_of(a).n_here;
+    tx_tensor mine = tx_tensor2(scratch + room.mine, t.dtype, n, N_TAUGHT);
+    tx_tensor all = tx_tensor3(mine.data, t.dtype, 1, n, N_TAUGHT);
+    TX_RUN(c, gemm, .c = t, .a = tx_slice_rows(teacher->x, k->first, n), .b = teacher->w, .trans_b = true);
+    TX_RUN(c, distill_part, .stats = mine, .t = t, .z = k->z, .n_here = n_here, .temperature = teacher->temperature);
+    if (a->n_parts > 1) {
+        all = tx_tensor3(scratch + room.all, t.dtype, a->n_parts, n, N_TAUGHT);
+        TX_TRY(a->exchange(c, all, mine));
+    }
+    TX_RUN(c, distill_join, .loss = tx_slice1(teacher->loss, k->first, n), .t = t, .z = k->z, .stats = all,
+           .part = a->n_parts > 1 ? a->part : 0, .n_here = n_here, .temperature = teacher->temperature,
+           .factor = teacher->factor, .scale = teacher->scale);
+    return TX_OK;
+}
 
 /* loss and dz of a chunk */
 static tx_status chunk_loss(tx_ctx *c, const tx_head_loss_args *a, char *scratch, const logits *k)
@@ -78,10 +111,9 @@ static tx_status chunk_loss(tx_ctx *c, const tx_head_loss_args *a, char *scratch
         return TX_OK;
     }
     head_room room = head_layout(c, a);
-    int64_t v = a->w.dim[0], left = a->n_valid - a->part * v;
-    tx_classes classes = { .first = a->part * v, .n_here = left < 0 ? 0 : left < v ? left : v, .n_valid = a->n_valid };
-    tx_tensor mine = tx_tensor2(scratch + room.mine, z.dtype, n, 4);
-    tx_tensor all = tx_tensor3(scratch + room.all, z.dtype, a->n_parts, n, 4);
+    const tx_classes classes = classes_of(a);
+    tx_tensor mine = tx_tensor2(scratch + room.mine, z.dtype, n, N_STATS);
+    tx_tensor all = tx_tensor3(scratch + room.all, z.dtype, a->n_parts, n, N_STATS);
     TX_RUN(c, cross_entropy_part, .stats = mine, .z = z, .y = y, .classes = classes, .keep = grad);
     TX_TRY(a->exchange(c, all, mine));
     TX_RUN(c, cross_entropy_join, .loss = loss, .z = z, .dz = rounded, .stats = all, .y = y, .weight = weight,
@@ -98,14 +130,18 @@ static tx_status head_loss(tx_ctx *c, const tx_head_loss_args *a, void *scratch)
         int64_t n = rows - first < chunk ? rows - first : chunk;
         tx_tensor z = tx_tensor2(scratch, wide, n, v), rounded = { 0 }, x = tx_slice_rows(a->x, first, n);
         if (grad && t != wide) rounded = tx_tensor2((char *)scratch + head_layout(c, a).rounded, t, n, v);
-        tx_tensor dz = rounded.data ? rounded : z;
+        tx_tensor dz = rounded.data ? rounded : z, taught = { 0 };
+        if (a->teacher.loss.data) taught = tx_tensor2((char *)scratch + head_layout(c, a).taught, wide, n, v);
+        const logits k = { first, n, z, taught.data ? (tx_tensor){ 0 } : rounded };
         tx_at_rows(c, first, n);
         /* 1  z = x Wᵀ + bias */
         TX_RUN(c, gemm, .c = z, .a = x, .b = a->w, .bias = a->bias, .trans_b = true);
-        /* 2  loss, dz */
-        TX_TRY(chunk_loss(c, a, scratch, &(logits){ first, n, z, rounded }));
+        /* 2  loss, dz; what is taught reads z before its gradient overwrites it, and both are rounded once */
+        if (taught.data) TX_TRY(teach(c, a, scratch, &k, taught));
+        TX_TRY(chunk_loss(c, a, scratch, &k));
         if (!grad) continue;
         tx_at_backward(c, true);
+        if (taught.data) TX_RUN(c, add, .y = dz, .a = z, .b = taught);
         /* 3  dx = dz W */
         TX_RUN(c, gemm, .c = tx_slice_rows(a->dx, first, n), .a = dz, .b = a->w);
         /* 4  dW += dzᵀ x, or = for the first rows */

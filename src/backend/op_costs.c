@@ -39,7 +39,9 @@ static double grouped_flops(tx_tensor c, tx_tensor a)
 static double head_flops(const tx_head_loss_args *a)
 {
     double product = 2.0 * (double)a->x.dim[0] * (double)a->x.dim[1] * (double)a->w.dim[0];
-    return (a->weight.data ? 3 : 1) * product;
+    tx_tensor x = a->teacher.x;
+    double taught = x.data ? 2.0 * (double)x.dim[0] * (double)x.dim[1] * (double)a->w.dim[0] : 0;
+    return (a->weight.data ? 3 : 1) * product + taught;
 }
 
 /* What attention sees of its keys: the same of forward and of backward, which knows no past. */

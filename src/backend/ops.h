@@ -250,6 +250,33 @@ typedef struct tx_cross_entropy_join_args {
     tx_tensor z_loss; /* [rows], out; wide; optional */
 } tx_cross_entropy_join_args;
 
+/* What a head learns from a teacher's logits t, in two halves as cross_entropy; T is the temperature, of both
+ * softmaxes.
+ *
+ * distill_part: over the first n_here columns stats[i] = { m = max_j z_ij, Σ_j exp((z_ij - m) / T), n = max_j t_ij,
+ * Σ_j e_ij, Σ_j e_ij (t_ij - z_ij) / T },  e_ij = exp((t_ij - n) / T), which replaces t_ij; without any { -inf, 0,
+ * -inf, 0, 0 }.  z stays. */
+typedef struct tx_distill_part_args {
+    tx_tensor stats; /* [rows, 5], out; wide */
+    tx_tensor t;     /* [rows, v], in and out; wide */
+    tx_tensor z;     /* [rows, v]; wide */
+    int64_t n_here;  /* columns that are classes; may be 0 */
+    double temperature;
+} tx_distill_part_args;
+
+/* distill_join: loss[i] = factor T² KL(softmax(t_i / T) || softmax(z_i / T)) of all parts' classes, and t becomes the
+ *  gradient of scale Σ_i loss[i] by z, scale factor T (softmax(z_i / T) - softmax(t_i / T)); 0 in columns from n_here
+ * on */
+typedef struct tx_distill_join_args {
+    tx_tensor loss;  /* [rows], out, nats; wide */
+    tx_tensor t;     /* [rows, v], in as distill_part has left it, and out; wide */
+    tx_tensor z;     /* [rows, v]; wide */
+    tx_tensor stats; /* [parts, rows, 5]; wide */
+    int64_t part;    /* number of the own stats */
+    int64_t n_here;
+    double temperature, factor, scale;
+} tx_distill_join_args;
+
 /* How many chunks it takes so many rows in, v being the rows of W here; t the values' type. */
 int64_t tx_head_loss_chunks(int64_t rows, int64_t v, tx_dtype t, bool on_device);
 

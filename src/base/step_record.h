@@ -59,7 +59,7 @@ typedef enum tx_record_kind {
     TX_RECORD_EVALUATION /* name and loss, and where the run stands */
 } tx_record_kind;
 
-enum { TX_RECORD_LOSSES = 3 };
+enum { TX_RECORD_LOSSES = 4 };
 
 /* What a layer's router did in an iteration, over all ranks. */
 typedef struct tx_expert_record {

@@ -103,6 +103,7 @@ struct tx_config {
 #include "config/options.def"
     tx_config_given given;
     const tx_command *command;
+    json_t *teacher; /* the options of --load-teacher's model, as checkpoints keep them; NULL: not read yet; owned */
 };
 
 /* A config with every option at the command's default: nothing is given, nothing is derived, and no rule is checked.
@@ -252,6 +253,14 @@ int64_t tx_config_expert_layers(const tx_config *cfg, int64_t before);
 bool tx_config_has_experts(const tx_config *cfg);
 bool tx_config_divides_experts(const tx_config *cfg);
 bool tx_config_expert_tensor(const tx_config *cfg);
+
+/* Whether the student learns from a teacher (--kd, --mos). */
+bool tx_config_has_teacher(const tx_config *cfg);
+
+/* Options of the teacher's model on the ranks and in the precision of the student: its shape is that of cfg->teacher,
+ * or where that has not been read the student's, but for the flags that name the teacher's. TX_ERR_ARG: these are
+ * another model's, or the layout cannot have it. The caller frees *out with tx_config_free(). */
+tx_status tx_config_teacher(tx_config **out, const tx_config *cfg);
 
 /* ---- the part of a config that lives in a checkpoint ---- */
 

@@ -98,6 +98,7 @@ void tx_config_free(tx_config *cfg)
     for (size_t i = 0; i < tx__n_options; i++)
         if (tx__has_member(&tx__options[i]))
             (void)tx__option_reset(cfg, &tx__options[i], NULL); /* frees, cannot fail */
+    json_decref(cfg->teacher);
     tx_free(cfg);
 }
 
@@ -587,6 +588,7 @@ tx_status tx_config_with(tx_config **out, const tx_config *cfg, const char *flag
     for (size_t i = 0; i < tx__n_options; i++)
         if (tx__has_member(&tx__options[i])) TX_GOTO(tx__option_copy(p.cfg, cfg, &tx__options[i]));
     p.cfg->given = cfg->given;
+    p.cfg->teacher = json_incref(cfg->teacher);
     TX_GOTO(cut_flags(&copy, &argv, &argc, flags));
     TX_GOTO(take_all(&p, argc, argv));
     *out = p.cfg;

@@ -251,6 +251,42 @@ out:
     return st;
 }
 
+/* What a checkpoint of our own keeps of it. */
+static tx_status same_tokenizer(const tx_source *src, const char *hash)
+{
+    tx_ckpt_tokenizer own = { .n_files = 0 };
+    if (!src->native || !*hash) return TX_OK;
+    TX_TRY(tx_checkpoint_tokenizer(src->native, false, &own));
+    bool same = !*own.hash || !strcmp(own.hash, hash);
+    tx_ckpt_tokenizer_free(&own);
+    if (same) return TX_OK;
+    return TX_FAIL(TX_ERR_SHAPE,
+                   "--load-teacher %s: was trained with another tokenizer than the student's: its tokens "
+                   "mean something else",
+                   src->dir);
+}
+
+tx_status tx_source_teacher(tx_config *cfg, const char *tokenizer, tx_comm *group)
+{
+    tx_source src = { 0 };
+    json_t *all = NULL, *options = NULL;
+    if (!tx_config_has_teacher(cfg) || !cfg->load_teacher) return TX_OK;
+    tx_status st = tx_source_open_unverified(&src, cfg->load_teacher, NULL, group);
+    if (st) return tx_fail_prefix(st, "--load-teacher");
+    TX_GOTO(tx_source_require_own_model(&src));
+    TX_GOTO(same_tokenizer(&src, tokenizer));
+    TX_GOTO(tx_config_to_json(cfg, &all));
+    TX_GOTO(src.type->options(&src, all, &options));
+    json_decref(cfg->teacher);
+    cfg->teacher = json_incref(options);
+    st = TX_OK;
+out:
+    json_decref(options);
+    json_decref(all);
+    tx_source_close(&src);
+    return tx_comm_agree(group, st);
+}
+
 /* ---- the native format ---- */
 
 /* A buffer of an optimizer, if it is there and another optimizer has not the same. */

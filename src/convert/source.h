@@ -112,6 +112,11 @@ tx_status tx_source_require_own_model(const tx_source *src);
  * options of the trajectory that differ are warned about. The config is complete afterwards. */
 tx_status tx_source_options(tx_source *src, tx_config *cfg, bool resume);
 
+/* Of a run with a teacher: cfg->teacher from --load-teacher, where that is given.   @tokenizer hash of the student's,
+ * or
+ * "". Collective. TX_ERR_SHAPE: the teacher was trained with another. */
+tx_status tx_source_teacher(tx_config *cfg, const char *tokenizer, tx_comm *group);
+
 /* The type's check, if it has one (tx_source_type.check). */
 tx_status tx_source_check(tx_source *src, const tx_model *m);
 

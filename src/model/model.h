@@ -13,6 +13,11 @@
 #include "parallel/pp_schedule.h"
 #include "triax/model.h"
 
+/* A teacher's head. */
+typedef struct tx_teaching {
+    tx_tensor x, w; /* [s*b, its h], [this tensor rank's v, its h] */
+} tx_teaching;
+
 /* One micro-batch as a model sees it: s-major, as Megatron lays activations out. A pipeline's stage computes one chunk
  * of the model at a time, for several micro-batches in turn; each such pair has a slot, where what backward needs is
  * kept (tx_model_hold), and a tx_batch of its own. Between chunks tensors are [s, b, h] of the residual stream's
@@ -38,8 +43,13 @@ typedef struct tx_batch {
     tx_tensor input[TX_MAX_INPUTS];    /* of a user-defined model, instead of all above but weight and loss */
     int64_t n_samples;                 /* likewise */
     tx_dropout_key dropout;
-    double scale;    /* tx_batch_rule's, for layers that have losses of their own */
-    tx_kv_cache *kv; /* generation: one per layer of this stage; else NULL */
+    tx_tensor taught;    /* [n] fp32, out: what a model with a teacher learns from it, the last of its losses; training
+                          * alone */
+    tx_teaching teacher; /* the caller's, of that */
+    tx_tensor features;  /* the caller's, absent: of a teacher's last chunk, [s*b, h], out: what its head reads, and no
+                          * loss is computed */
+    double scale;        /* tx_batch_rule's, for layers that have losses of their own */
+    tx_kv_cache *kv;     /* generation: one per layer of this stage; else NULL */
     int chunk, slot;
     tx_tensor x; /* input of a chunk that is not the first; the caller's, until the slot's bwd, or where the
                   * layers' inputs move (nn/kept_input.h) until fwd has come back */
@@ -60,7 +70,7 @@ typedef struct tx_decode {
     tx_kv_cache *kv;           /* one per layer of this stage */
 } tx_decode;
 
-enum { TX_MAX_LOSSES = 2, TX_BATCH_BUFFERS = 15 + TX_MAX_INPUTS };
+enum { TX_MAX_LOSSES = 3, TX_BATCH_BUFFERS = 16 + TX_MAX_INPUTS };
 
 /* The losses of some tokens, or of some samples. */
 typedef struct tx_loss_sum {
@@ -99,28 +109,31 @@ typedef struct tx_model {
     const char *loss_name[TX_MAX_LOSSES]; /* as Megatron logs them: "lm loss"; the objective is their sum */
     double label_smoothing;               /* of the training loss */
     double z_weight;                      /* of the output layer's z-loss, loss_name[1] of training; 0: there is none */
-    double sample_flops;                  /* of a user-defined model: FLOPs of a sample's forward; 0: not known */
-    tx_initial initial;                   /* likewise: of its TX_INIT_OWN parameters */
-    tx_tensor expert_sums;                /* [this stage's layers with experts, tx_moe_n_sums] fp32: what backward adds
-                                           * up for the log, once data are there; n_dims 0: no layer has experts */
-    tx_tensor expert_bias;                /* [this stage's layers with experts, experts] fp32: what experts are chosen
-                                           * with, whatever the model's type, once data are there; n_dims 0: with
-                                           * nothing */
-    int64_t n_dropping;                   /* layers with --random-ltd, of the whole model */
-    int64_t most_dropping;                /* of them, those of this stage's chunk that has most */
-    tx_tensor max_logits;                 /* [this stage's layers, heads of this rank] fp32: the largest scores of
-                                           * attention that forwards of training have seen, once data are there;
-                                           * n_dims 0: nobody asks */
-    tx_recompute recompute;               /* n_layers: of each chunk */
-    int64_t n_again;                      /* layers that are computed again, of the whole model */
-    int n_chunks;                         /* what this pipeline stage has of the layers */
+    double kd_factor, kd_temp;            /* with is_taught: of what a teacher adds, the last of training's losses */
+    bool is_taught;
+    int64_t kd_positions;   /* of a sample, that its sum over tokens is divided by: all of --seq-length */
+    double sample_flops;    /* of a user-defined model: FLOPs of a sample's forward; 0: not known */
+    tx_initial initial;     /* likewise: of its TX_INIT_OWN parameters */
+    tx_tensor expert_sums;  /* [this stage's layers with experts, tx_moe_n_sums] fp32: what backward adds
+                             * up for the log, once data are there; n_dims 0: no layer has experts */
+    tx_tensor expert_bias;  /* [this stage's layers with experts, experts] fp32: what experts are chosen
+                             * with, whatever the model's type, once data are there; n_dims 0: with
+                             * nothing */
+    int64_t n_dropping;     /* layers with --random-ltd, of the whole model */
+    int64_t most_dropping;  /* of them, those of this stage's chunk that has most */
+    tx_tensor max_logits;   /* [this stage's layers, heads of this rank] fp32: the largest scores of
+                             * attention that forwards of training have seen, once data are there;
+                             * n_dims 0: nobody asks */
+    tx_recompute recompute; /* n_layers: of each chunk */
+    int64_t n_again;        /* layers that are computed again, of the whole model */
+    int n_chunks;           /* what this pipeline stage has of the layers */
     tx_pp_chunk chunk[TX_MAX_CHUNKS];
 } tx_model;
 
-/* How many losses an evaluation has: the first ones. A z-loss is none. */
+/* How many losses an evaluation has: the first ones. A z-loss is none, nor is a teacher's. */
 static inline int tx_model_n_scored(const tx_model *m)
 {
-    return m->z_weight > 0 ? 1 : m->n_losses;
+    return m->z_weight > 0 || m->is_taught ? 1 : m->n_losses;
 }
 
 typedef struct tx_model_type {
@@ -154,6 +167,8 @@ typedef struct tx_model_type {
     /* The last stage's: from rows of its y to what comes next.  @logits [rows, this tensor rank's part of the padded
      * vocabulary] fp32, out; the row stride may exceed the row   @y [rows, h] */
     tx_status (*logits)(tx_ctx *c, tx_model *m, tx_tensor logits, tx_tensor y);
+    tx_tensor (*head)(
+        const tx_model *m); /* the last stage's: the matrix that makes them, [v, h]. NULL: it cannot teach */
     /* Likewise of the binary head, from the first position of each sample; NULL, or m->n_losses 1: there is none.
      * @logits [b, 2] fp32, out   @y [b, h] */
     tx_status (*pair_logits)(tx_ctx *c, tx_model *m, tx_tensor logits, tx_tensor y);

@@ -23,7 +23,7 @@ void tx_batch_buffers(tx_batch *batch, tx_tensor *own[TX_BATCH_BUFFERS])
     tx_tensor *all[TX_BATCH_BUFFERS] = { &batch->token,  &batch->position,   &batch->type,        &batch->first_key,
                                          &batch->n_keys, &batch->label,      &batch->weight,      &batch->loss,
                                          &batch->row,    &batch->pair_label, &batch->pair_weight, &batch->other_loss,
-                                         &batch->kept,   &batch->kept_first, &batch->kept_n };
+                                         &batch->kept,   &batch->kept_first, &batch->kept_n,      &batch->taught };
     for (int i = 0; i < TX_MAX_INPUTS; i++) all[TX_BATCH_BUFFERS - TX_MAX_INPUTS + i] = &batch->input[i];
     memcpy(own, all, sizeof all);
 }

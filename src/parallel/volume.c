@@ -157,6 +157,29 @@ static void add_pipeline(terms *t, const tx_volume_sizes *z)
     add(t, TX_GROUP_PIPELINE, TX_COMM_SEND, back, backward, bsh);
 }
 
+/* The forward of a teacher. */
+static void add_teacher(terms *t, const tx_volume_sizes *z)
+{
+    const tx_volume_teacher *k = &z->teacher;
+    const tx_comm_op sum = z->sequence ? TX_COMM_REDUCE_SCATTER : TX_COMM_ALL_REDUCE;
+    int64_t bsh = z->b * z->s * k->h, m = z->n_micro, n = 2 * m * k->n_layers;
+    if (z->p > 1)
+        add(t, TX_GROUP_PIPELINE, TX_COMM_SEND, "the teacher's b s h a border", m * (z->n_chunks - has_post(z)),
+            bsh / (z->sequence ? z->t : 1) * k->stream);
+    if (z->t == 1) return;
+    add(t, TX_GROUP_TENSOR, sum, "the teacher's 2 b s h a layer", n, bsh * k->value);
+    if (has_pre(z)) add(t, TX_GROUP_TENSOR, sum, "the teacher's b s h, embedding", m, bsh * k->words);
+    if (z->sequence) add(t, TX_GROUP_TENSOR, TX_COMM_ALL_GATHER, "the teacher's 2 b s h a layer", n, bsh * k->value);
+    if (z->sequence && has_post(z))
+        add(t, TX_GROUP_TENSOR, TX_COMM_ALL_GATHER, "the teacher's b s h, for the head", m, bsh * k->value);
+    if (!has_post(z)) return;
+    TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
+    t->term[t->n++] = (tx_volume_term){ TX_GROUP_TENSOR,
+                                        TX_COMM_ALL_GATHER,
+                                        "the teacher's loss: 5 numbers",
+                                        { m * z->head_chunks, m * z->head_rows * 5 * 4 * z->t } };
+}
+
 /* Rows of tokens to the ranks of their experts, and back. */
 static void add_experts(terms *t, const tx_volume_sizes *z)
 {
@@ -400,6 +423,7 @@ int tx_volume_terms(const tx_volume_sizes *z, tx_volume_term term[TX_VOLUME_MAX_
     add_split_norms(&t, z);
     add_split_factors(&t, z);
     if (z->p > 1) add_pipeline(&t, z);
+    if (z->teacher.h) add_teacher(&t, z);
     if (z->e > 1) add_experts(&t, z);
     if (z->t > 1) add_split_matrices(&t, z);
     for (int k = 0; k < TX_N_SHARED; k++) {

@@ -41,6 +41,8 @@
  *      ends             the gradient of the word embeddings that both have, as it is kept; with ZeRO of a rank's part
  *      Adafactor        16 bytes of each row and column of a matrix: over the tensor ranks that divide the other side,
  *                       and with ZeRO over those that divide the state                       arXiv:1804.04235
+ *      a teacher        of its own layers, embedding and borders what those have forward, and of its loss 5 numbers a
+ *                       token and rank
  *      norms            two sums (base/exact.h) of each tensor, where the optimizer needs its norms: over the tensor
  *                       ranks that split it, and with ZeRO over those that divide its state  arXiv:1904.00962
  */
@@ -93,6 +95,13 @@ typedef struct tx_volume_shared {
 /* By which ranks those are: all along the data axis, or those with the same experts where these are divided. */
 enum { TX_SHARED_DATA, TX_SHARED_EXPERTS, TX_N_SHARED };
 
+/* A teacher, whose forward runs beside (train/teacher.h). Rows that travel to its experts are not counted. */
+typedef struct tx_volume_teacher {
+    int64_t h;                    /* 0: there is none */
+    int64_t n_layers;             /* of the stage */
+    int64_t value, stream, words; /* bytes of an activation; of numbers of its stream, and where words are looked up */
+} tx_volume_teacher;
+
 /* What the formulas are about, on one rank. */
 typedef struct tx_volume_sizes {
     int t, p, r;      /* tensor ranks, pipeline stages, data ranks */
@@ -132,6 +141,7 @@ typedef struct tx_volume_sizes {
     bool scales;  /* norms are added up twice: before that, those of momentums */
     bool skips;   /* there was no update, and what is moved after one was not */
     int64_t ends; /* elements of the word embedding's gradient that are summed over the ends */
+    tx_volume_teacher teacher;
     tx_volume_shared shared[TX_N_SHARED];
     tx_comm_volume matrices[TX_N_COMM_OPS]; /* what tensor ranks move of the matrices that this rank makes orthogonal */
     bool bounded; /* ZeRO 3: more would wait than --zero-max-live-parameters: [1] is in [0], and that is the most it
@@ -146,7 +156,7 @@ typedef struct tx_volume_term {
     tx_comm_volume volume;
 } tx_volume_term;
 
-enum { TX_VOLUME_MAX_TERMS = 72 };
+enum { TX_VOLUME_MAX_TERMS = 80 };
 
 /* The terms that are not zero, those of a group and op one after the other; returns their number. */
 int tx_volume_terms(const tx_volume_sizes *z, tx_volume_term term[TX_VOLUME_MAX_TERMS]);

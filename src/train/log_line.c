@@ -181,6 +181,7 @@ void tx_memory_table(const tx_memory *m, const tx_zero_formula *f, void (*line)(
                 { .name = "gradients", .bytes = m->grads },
                 { .name = "grad buckets", .bytes = m->buckets, .if_any = true },
                 { .name = "optimizer", .bytes = m->optimizer },
+                { .name = "teacher", .bytes = m->teacher, .if_any = true },
                 { .name = "activations", .bytes = m->activations },
                 { .name = "host inputs", .bytes = m->host_activations, .if_any = true },
                 { .name = "offloaded", .bytes = m->host, .if_any = true },

@@ -213,7 +213,7 @@ static void log_memory_used(const tx_trainer *t)
 void tx_metrics_step(tx_metrics *m, const tx_trainer *t)
 {
     bool skipped = t->last_step != TX_STEP_TAKEN;
-    static const double none[TX_MAX_LOSSES] = { NAN, NAN };
+    static const double none[TX_MAX_LOSSES] = { NAN, NAN, NAN };
     tx_step_record r = stand(t, TX_RECORD_STEP, skipped ? none : t->losses);
     add_moe_loss(&r, t, skipped ? NAN : t->moe_loss);
     for (int i = 0; i < TX_N_TIMERS; i++) m->timer[i] += t->seconds[i];

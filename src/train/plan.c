@@ -222,11 +222,13 @@ tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, const tx_dry_ste
     if (d->train) TX_TRY(train(c, d->m, stage, zero, n_micro));
     if (d->train && d->every_length) TX_TRY(step_other_lengths(d, n_micro));
     if (sizes) *sizes = tx__plan_volume_sizes(d->m, cfg, g, n_micro, cfg->seq_length, zero);
+    if (sizes) sizes->teacher = tx__plan_teacher_volume(&stage->teacher);
     size_t peak, host;
     tx_stage_stacks(stage, &peak);
     tx_stage_host_stacks(stage, &host);
     *out = tx__plan_memory(zero, peak, c->scratch.peak);
     out->host_activations = host;
+    out->teacher = tx_teacher_bytes(&stage->teacher);
     return find_gpu_free(c, &out->gpu_free);
 }
 
@@ -430,6 +432,17 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
     return sizes;
 }
 
+tx_volume_teacher tx__plan_teacher_volume(const tx_teacher *t)
+{
+    if (!t->m) return (tx_volume_teacher){ 0 };
+    tx_volume_teacher v = { .h = t->m->hidden,
+                            .value = (int64_t)tx_dtype_size(t->m->dtype),
+                            .stream = (int64_t)tx_dtype_size(t->m->stream) };
+    v.words = t->cfg->embed_layernorm || t->cfg->post_layernorm ? v.value : v.stream;
+    for (int k = 0; k < t->m->n_chunks; k++) v.n_layers += t->m->chunk[k].end - t->m->chunk[k].first;
+    return v;
+}
+
 /* Of a checkpoint what it is of, without the numbers; returns how many. */
 static int list_parts(const tx_zero *z, tx_ckpt_part part[TX_CKPT_MAX_PARTS])
 {
@@ -484,8 +497,8 @@ tx_memory tx__plan_memory(const tx_zero *zero, size_t activations, size_t worksp
 
 size_t tx_memory_total(const tx_memory *m)
 {
-    return m->params + m->persistent + m->gathered + m->grads + m->buckets + m->optimizer + m->activations +
-           m->workspace + m->host_activations + m->host + m->passing + m->saving;
+    return m->params + m->persistent + m->gathered + m->grads + m->buckets + m->optimizer + m->teacher +
+           m->activations + m->workspace + m->host_activations + m->host + m->passing + m->saving;
 }
 
 size_t tx_memory_gpu(const tx_memory *m)

@@ -24,6 +24,7 @@ typedef struct tx_memory {
         gathered;          /* the last two with ZeRO-3: what stays whole, and what is gathered for a time */
     size_t grads, buckets; /* buckets: gradients on their way to the rank that keeps them */
     size_t optimizer, activations, workspace;
+    size_t teacher;          /* weights of the model that teaches (--kd, --mos) */
     size_t host_activations; /* in the host's memory, which on a CPU is where all of it lies */
     size_t host, passing;    /* what is offloaded to it; buffers for what is on a disk */
     size_t saving;           /* the copy that --async-save writes; a parameter, with --save-format */
@@ -144,6 +145,9 @@ tx_memory tx__plan_memory(const tx_zero *z, size_t activations, size_t workspace
 /* The sizes for the formulas, for a rank with n_micro micro-batches of samples of s tokens per iteration. */
 tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, const tx_grid *g, int64_t n_micro,
                                       int64_t s, const tx_zero *z);
+
+/* And of the model that teaches, if there is one. */
+tx_volume_teacher tx__plan_teacher_volume(const tx_teacher *t);
 
 tx_zero_formula tx__plan_formula(const tx_zero *z);
 

@@ -135,6 +135,8 @@ static void push_messages(tx_stage *st)
         st->out[1].copy[k] = push(&st->messages, st->from_previous);
     }
     if (tx_inputs_move(&st->m->recompute)) st->incoming = push(&st->messages, st->from_previous);
+    for (int k = 0; k < TX_N_OUTGOING && st->teacher.m; k++)
+        st->taught_out.copy[k] = push(&st->messages, tx_teacher_stream(&st->teacher, st->c, st->s, st->b));
 }
 
 static void share_top(tx_stage *st)
@@ -172,6 +174,7 @@ tx_status tx_stage_open(tx_stage *st, tx_ctx *c, tx_model *m, const tx_config *c
     st->messages.shared = c->acts.shared;
     st->messages.device = c->device;
     shape_messages(st);
+    if (train && m->is_taught) TX_TRY(tx_teacher_open(&st->teacher, c, m, cfg));
     push_messages(st);
     return tx_model_hold(m, n);
 }
@@ -210,6 +213,10 @@ void tx_stage_set_length(tx_stage *st, int64_t s, int64_t kept)
         reshape(&st->out[1].copy[k], st->from_previous);
     }
     reshape(&st->incoming, st->from_previous);
+    if (!st->teacher.m) return;
+    for (int k = 0; k < TX_N_OUTGOING; k++)
+        reshape(&st->taught_out.copy[k], tx_teacher_stream(&st->teacher, st->c, s, st->b));
+    tx_teacher_set_length(&st->teacher, st->c, s, st->b);
 }
 
 /* The most that a slot needs. Which chunk comes into which slot depends on the number of micro-batches, so all are as
@@ -266,6 +273,7 @@ tx_status tx_stage_take(tx_stage *st)
         if (i) TX_TRY(tx_arena_reserve(&st->slot[i].host, host));
         TX_TRY(take_batch(st->c->device, &st->slot[i].batch, false));
     }
+    TX_TRY(tx_teacher_take(&st->teacher, st->c));
     return take_host_batches(st);
 }
 
@@ -279,6 +287,7 @@ void tx_stage_close(tx_stage *st)
 {
     leave_top(st);
     if (st->slot) enter(st, 0);
+    if (st->c) tx_teacher_close(&st->teacher, st->c);
     for (int i = 0; i < st->n_slots; i++) {
         if (i) tx_arena_deinit(&st->slot[i].acts);
         if (i) tx_arena_deinit(&st->slot[i].host);
@@ -299,8 +308,8 @@ size_t tx_stage_stacks(const tx_stage *st, size_t *peak)
 {
     size_t n = (size_t)st->n_slots;
     room r = room_of(st);
-    *peak = n * r.slot + r.top + st->messages.peak;
-    return n * st->c->acts.cap + st->top.arena.cap + st->messages.cap;
+    *peak = n * r.slot + r.top + st->messages.peak + st->teacher.acts.peak;
+    return n * st->c->acts.cap + st->top.arena.cap + st->messages.cap + st->teacher.acts.cap;
 }
 
 size_t tx_stage_host_stacks(const tx_stage *st, size_t *peak)
@@ -335,15 +344,23 @@ static int tag(const tx_stage *st, int stage, int chunk, bool backward)
     return 2 * (chunk * tx_grid_size(st->grid, TX_AXIS_PIPELINE) + stage) + backward;
 }
 
-static tx_status receive_forward(tx_stage *st, const tx_pp_instr *in)
+/* Of the teacher's stream, which goes beside the student's. */
+static int teacher_tag(const tx_stage *st, int tag)
+{
+    return tag + 2 * TX_MAX_CHUNKS * tx_grid_size(st->grid, TX_AXIS_PIPELINE);
+}
+
+static tx_status receive_forward(tx_stage *st, const tx_pp_instr *in, bool train)
 {
     int me = tx_grid_rank(st->grid, TX_AXIS_PIPELINE);
     tx_batch *batch = &st->slot[in->slot].batch;
     begin_slot(st, in->slot, in->chunk);
     batch->x = st->incoming;
     if (!batch->x.data) batch->x = push(&st->c->acts, st->from_previous);
-    return tx_recv(st->c, tx_grid_group(st->grid, TX_GROUP_PIPELINE), batch->x, in->peer,
-                   tag(st, in->peer, me ? in->chunk : in->chunk - 1, false));
+    int its = tag(st, in->peer, me ? in->chunk : in->chunk - 1, false);
+    TX_TRY(tx_recv(st->c, tx_grid_group(st->grid, TX_GROUP_PIPELINE), batch->x, in->peer, its));
+    if (!train || !st->teacher.m) return TX_OK;
+    return tx_recv(st->c, tx_grid_group(st->grid, TX_GROUP_PIPELINE), st->teacher.x, in->peer, teacher_tag(st, its));
 }
 
 static tx_status receive_backward(tx_stage *st, const tx_pp_instr *in)
@@ -386,7 +403,7 @@ static tx_status copy_there(tx_stage *st, tx_batch *to, tx_batch *from)
     tx_batch_buffers(to, there);
     tx_batch_buffers(from, here);
     for (int i = 0; i < TX_BATCH_BUFFERS; i++)
-        if (here[i]->data && here[i] != &from->loss && here[i] != &from->other_loss)
+        if (here[i]->data && here[i] != &from->loss && here[i] != &from->other_loss && here[i] != &from->taught)
             TX_TRY(tx_device_copy(st->c->device, TX_STREAM_COMPUTE, there[i]->data, here[i]->data, bytes_of(*here[i])));
     return TX_OK;
 }
@@ -425,6 +442,8 @@ static tx_status give_losses(tx_stage *st, const tx_batch *batch, int64_t micro,
     if (batch->other_loss.data)
         TX_TRY(tx_device_copy(d, TX_STREAM_COMPUTE, g->batch.other_loss.data, batch->other_loss.data,
                               bytes_of(batch->other_loss)));
+    if (batch->taught.data)
+        TX_TRY(tx_device_copy(d, TX_STREAM_COMPUTE, g->batch.taught.data, batch->taught.data, bytes_of(batch->taught)));
     g->has_losses = true;
     return tx_device_record(d, g->there, TX_STREAM_COMPUTE);
 }
@@ -479,6 +498,7 @@ static tx_status forward(tx_stage *st, const tx_pp_instr *in, bool last, bool tr
     batch->units = feed->units;
     batch->last = last;
     add_time(st, FILL, &now);
+    if (train && st->teacher.m) TX_TRY(tx_teacher_fwd(&st->teacher, st->c, batch));
     TX_TRY(tx_model_fwd(st->c, st->m, batch, train));
     if (chunk->post && feed->look) TX_TRY(feed->look(feed->user, in->micro, batch, g ? &g->batch : batch));
     if (chunk->post) TX_TRY(give_losses(st, batch, in->micro, g));
@@ -497,16 +517,22 @@ static tx_status backward(tx_stage *st, const tx_pp_instr *in)
     return TX_OK;
 }
 
-static tx_status send(tx_stage *st, const tx_pp_instr *in, bool back)
+static tx_status send_copy(tx_stage *st, tx_outgoing *o, tx_tensor x, int peer, int tag)
 {
-    const tx_batch *batch = &st->slot[in->slot].batch;
-    tx_outgoing *o = &st->out[back];
     int k = o->next;
     o->next = (k + 1) % TX_N_OUTGOING;
     TX_TRY(tx_wait(st->c, &o->sent[k]));
-    TX_RUN(st->c, copy, .y = o->copy[k], .x = back ? batch->d : batch->y);
-    return tx_send_start(st->c, tx_grid_group(st->grid, TX_GROUP_PIPELINE), o->copy[k], in->peer,
-                         tag(st, tx_grid_rank(st->grid, TX_AXIS_PIPELINE), in->chunk, back), &o->sent[k]);
+    TX_RUN(st->c, copy, .y = o->copy[k], .x = x);
+    return tx_send_start(st->c, tx_grid_group(st->grid, TX_GROUP_PIPELINE), o->copy[k], peer, tag, &o->sent[k]);
+}
+
+static tx_status send(tx_stage *st, const tx_pp_instr *in, bool back, bool train)
+{
+    const tx_batch *batch = &st->slot[in->slot].batch;
+    int its = tag(st, tx_grid_rank(st->grid, TX_AXIS_PIPELINE), in->chunk, back);
+    TX_TRY(send_copy(st, &st->out[back], back ? batch->d : batch->y, in->peer, its));
+    if (back || !train || !st->teacher.m) return TX_OK;
+    return send_copy(st, &st->taught_out, st->teacher.y, in->peer, teacher_tag(st, its));
 }
 
 /* Where a dry run is in the step. */
@@ -523,17 +549,17 @@ static tx_status carry_out(tx_stage *st, const tx_pp_instr *in, int64_t n_micro,
     TX_TRY(mark(st, in));
     switch (in->op) {
     case TX_PP_RECV_FWD:
-        return receive_forward(st, in);
+        return receive_forward(st, in, train);
     case TX_PP_FWD:
         return forward(st, in, in->micro == n_micro - 1, train);
     case TX_PP_SEND_FWD:
-        return send(st, in, false);
+        return send(st, in, false, train);
     case TX_PP_RECV_BWD:
         return receive_backward(st, in);
     case TX_PP_BWD:
         return backward(st, in);
     case TX_PP_SEND_BWD:
-        return send(st, in, true);
+        return send(st, in, true, train);
     }
     return TX_OK;
 }
@@ -551,6 +577,7 @@ tx_status tx_stage_run(tx_stage *st, int64_t n_micro, bool train)
     }
     for (int k = 0; k < 2 * TX_N_OUTGOING; k++)
         TX_TRY(tx_wait(st->c, &st->out[k / TX_N_OUTGOING].sent[k % TX_N_OUTGOING]));
+    for (int k = 0; k < TX_N_OUTGOING; k++) TX_TRY(tx_wait(st->c, &st->taught_out.sent[k]));
     enter(st, 0);
     return TX_OK;
 }

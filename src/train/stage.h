@@ -19,6 +19,7 @@
 #define TX_TRAIN_STAGE_H
 
 #include "model/model.h"
+#include "train/teacher.h"
 
 typedef struct tx_slot {
     tx_batch batch;      /* owns what tx_batch_buffers lists, on the context's device */
@@ -71,10 +72,12 @@ typedef struct tx_stage {
     tx_top top;                            /* the context's, where slots share it */
     tx_host_batch host[TX_N_HOST_BATCHES]; /* in turn */
     int next_host;
-    tx_outgoing out[2]; /* forward, backward */
-    tx_tensor incoming; /* received from the previous stage, shared by all slots, if x is not kept */
+    tx_outgoing out[2];     /* forward, backward */
+    tx_outgoing taught_out; /* forward, of the teacher's stream */
+    tx_tensor incoming;     /* received from the previous stage, shared by all slots, if x is not kept */
     bool train;
-    tx_arena messages;                /* the copies, incoming, the model's expert_sums and expert_bias */
+    tx_teacher teacher; /* with --kd or --mos, of training: its forward runs beside each of the student's */
+    tx_arena messages;  /* the copies, incoming, the model's expert_sums and expert_bias */
     tx_tensor from_previous, to_next; /* shapes */
     struct {
         tx_pp_list list;

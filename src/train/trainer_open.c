@@ -164,6 +164,7 @@ tx_status tx_trainer_open(tx_trainer **out, const tx_trainer_args *args)
     TX_GOTO(tx__trainer_take_experts(t));
     TX_GOTO(tx__trainer_take_logits(t));
     if (args->train) TX_GOTO(initialise(t));
+    TX_GOTO(tx_teacher_load(&t->stage.teacher, &t->ctx, t->cfg));
     *out = t;
 out:
     if (st) tx_trainer_destroy(t);
@@ -221,5 +222,6 @@ tx_memory tx_trainer_memory(const tx_trainer *t)
     tx_memory m = tx__plan_memory(&t->zero, tx_stage_stacks(&t->stage, &peak), t->ctx.scratch.cap);
     m.host_activations = tx_stage_host_stacks(&t->stage, &peak);
     m.gpu_free = t->gpu_free;
+    m.teacher = tx_teacher_bytes(&t->stage.teacher);
     return m;
 }

@@ -462,7 +462,31 @@ static void cross_entropy_parts(tx_ctx *c, const int64_t *p, results *o)
     if (p[4] && V == TX_F32) out(o, "z", z, 16);
 }
 
-/* p: rows, h, v, n_valid, weight, accumulate, bias */
+/* p: rows, columns of a part, parts, n_valid, percent of the temperature: the parts one after the other */
+static void distill(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t rows = p[0], v = p[1], parts = p[2];
+    tx_tensor z = RAND(TX_F32, parts, rows, v), t = RAND(TX_F32, parts, rows, v), loss = ZEROS(TX_F32, rows);
+    tx_tensor stats = ZEROS(TX_F32, parts, rows, 5);
+    scale_up(z, 3);
+    scale_up(t, 3);
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t k = 0; k < parts; k++) {
+            int64_t left = p[3] - k * v, here = left < 0 ? 0 : left < v ? left : v;
+            tx_tensor own_z = tx_tensor2((float *)z.data + k * rows * v, TX_F32, rows, v),
+                      own_t = tx_tensor2((float *)t.data + k * rows * v, TX_F32, rows, v);
+            if (!pass)
+                RUN(c, distill_part, .stats = tx_tensor2((float *)stats.data + k * rows * 5, TX_F32, rows, 5),
+                    .t = own_t, .z = own_z, .n_here = here, .temperature = (double)p[4] / 100);
+            else
+                RUN(c, distill_join, .loss = loss, .t = own_t, .z = own_z, .stats = stats, .part = k, .n_here = here,
+                    .temperature = (double)p[4] / 100, .factor = 0.7, .scale = 1.3);
+        }
+    out(o, "loss", loss, 64);
+    out(o, "t", t, 16);
+}
+
+/* p: rows, h, v, n_valid, weight, accumulate, bias, the teacher's h */
 static void head_loss(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t rows = p[0], h = p[1], v = p[2];
@@ -473,9 +497,16 @@ static void head_loss(tx_ctx *c, const int64_t *p, results *o)
     if (p[6] && p[4]) dbias = RAND(TX_F32, v);
     scale_up(w, 0.3);
     if (!p[4]) weight.data = NULL;
+    tx_teacher_head teacher = { .temperature = 2, .factor = 0.5, .scale = 0.3 };
+    if (p[7]) {
+        teacher.loss = ZEROS(TX_F32, rows);
+        teacher.x = RAND(V, rows, p[7]);
+        teacher.w = RAND(V, v, p[7]);
+    }
     RUN(c, head_loss, .loss = loss, .dx = dx, .dw = dw, .x = x, .w = w, .bias = bias, .dbias = dbias, .y = y,
-        .weight = weight, .n_valid = p[3], .accumulate = p[5]);
+        .weight = weight, .n_valid = p[3], .accumulate = p[5], .teacher = teacher);
     out(o, "loss", loss, 32);
+    if (p[7]) out(o, "taught", teacher.loss, 64);
     if (p[4]) out(o, "dx", dx, 64 + one_rounding()); /* dz is rounded */
     out(o, "dw", dw, 64 + one_rounding());
     if (dbias.data) out(o, "dbias", dbias, 64 + one_rounding());
@@ -1138,6 +1169,14 @@ static const op_case cases[] = {
     { "head_loss 17x16", head_loss, { 17, 16, 640, 509, 1, 1 } },
     { "head_loss 17x16 dw written", head_loss, { 17, 16, 640, 509, 1, 0 } },
     { "head_loss loss only", head_loss, { 3, 65, 17, 17, 0 } },
+    { "distill 1 part", distill, { 3, 17, 1, 17, 100 } },
+    { "distill 1x1", distill, { 1, 1, 1, 1, 100 } },
+    { "distill 65x640", distill, { 65, 640, 1, 509, 200 } },
+    { "distill 2 parts", distill, { 65, 320, 2, 509, 150 } },
+    { "distill 4 parts, one empty", distill, { 5, 128, 4, 300, 50 } },
+    { "distill 2x50304", distill, { 2, 50304, 1, 50257, 100 } },
+    { "head_loss with a teacher 17x16", head_loss, { 17, 16, 640, 509, 1, 1, 0, 24 } },
+    { "head_loss with a teacher and a bias", head_loss, { 65, 33, 17, 17, 1, 0, 1, 8 } },
     { "head_loss with a bias 17x16", head_loss, { 17, 16, 640, 509, 1, 1, 1 } },
     { "head_loss with a bias 65x33", head_loss, { 65, 33, 17, 17, 1, 0, 1 } },
     { "head_loss with a bias, loss only", head_loss, { 3, 65, 17, 17, 0, 0, 1 } },

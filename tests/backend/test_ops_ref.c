@@ -570,6 +570,8 @@ static void test_head_loss_bias(void **state)
     pool_free();
 }
 
+#include "teacher_ref.h"
+
 /* Many chunks are the same as one, each with the bias: the logits are so wide that there are two, of unequal length. */
 static void test_head_loss_chunks(void **state)
 {
@@ -876,6 +878,7 @@ int main(void)
         cmocka_unit_test(test_head_loss),
         cmocka_unit_test(test_head_loss_bias),
         cmocka_unit_test(test_head_loss_chunks),
+        cmocka_unit_test(test_teacher),
         cmocka_unit_test(test_cross_entropy),
         cmocka_unit_test(test_gemm),
         cmocka_unit_test(test_add),

@@ -76,6 +76,9 @@ static void costs_of_products(void)
     COSTS(head_loss, PRODUCT, 3 * 2 * 6 * 4 * 8, 4 * (24 + 32 + 8 + 6 + 6 + 6 + 24 + 32 + 2 * 8), .loss = v,
           .x = F32(6, 4), .w = F32(8, 4), .y = y, .weight = v, .dx = F32(6, 4), .dw = F32(8, 4), .bias = F32(8),
           .dbias = F32(8));
+    COSTS(head_loss, PRODUCT, 3 * 2 * 6 * 4 * 8 + 2 * 6 * 5 * 8, 4 * (24 + 32 + 6 + 6 + 6 + 24 + 32 + 30 + 40 + 6),
+          .loss = v, .x = F32(6, 4), .w = F32(8, 4), .y = y, .weight = v, .dx = F32(6, 4), .dw = F32(8, 4),
+          .teacher = { .loss = v, .x = F32(6, 5), .w = F32(8, 5) });
 }
 
 /* s 5, b 2, groups 2, heads of a group 3, d 4 */
@@ -154,6 +157,8 @@ static void costs_of_the_rest(void)
     COSTS(cross_entropy_part, MEMORY, 0, 24 + 96 + 2 * 96, .stats = x, .z = x, .y = I32(6), .keep = true);
     COSTS(cross_entropy_join, MEMORY, 0, 72 + 192 + 192, .loss = r, .z = x, .stats = F32(2, 6, 4), .y = I32(6),
           .weight = r);
+    COSTS(distill_part, MEMORY, 0, 96 + 2 * 96 + 120, .stats = F32(6, 5), .t = x, .z = x, .n_here = 4);
+    COSTS(distill_join, MEMORY, 0, 96 + 2 * 96 + 240 + 24, .loss = r, .t = x, .z = x, .stats = F32(2, 6, 5));
     COSTS(sumsq, MEMORY, 0, 96 + 8, .out = F64(1), .x = flat);
     COSTS(count_zeros, MEMORY, 0, 96 + 8, .out = F64(1), .x = flat);
     COSTS(magnitudes, MEMORY, 0, 96 + 32, .out = F64(1, 4), .x = flat);

@@ -52,6 +52,14 @@ static const struct broken {
       "none" },
     { "pretrain-bert", BERT "--z-loss-weight 1e-4",
       "--model-type BERT: --z-loss-weight is of a GPT's output layer, leave it out" },
+    { "pretrain-gpt", GOOD "--kd", "--kd needs --load-teacher, the model that teaches" },
+    { "plan", GOOD "--mos", "--mos needs --load-teacher, the model that teaches, or its --num-layers-teacher" },
+    { "pretrain-gpt", GOOD "--kd --mos --load-teacher t",
+      "--kd and --mos: the same loss under two names, give one of the two" },
+    { "pretrain-gpt", GOOD "--kd-beta-ce 2", "--kd-beta-ce needs --kd or --mos" },
+    { "pretrain-gpt", GOOD "--load-teacher t", "--load-teacher needs --kd or --mos" },
+    { "pretrain-gpt", GOOD "--kd --load-teacher t --kd-temp 0", "--kd-temp 0 is too small; allowed: at least 0.001" },
+    { "pretrain-bert", BERT "--kd --load-teacher t", "--kd is for a GPT: leave it out with --model-type BERT" },
     { "pretrain-bert", BERT "--position-embedding-type alibi",
       "--position-embedding-type alibi is for a GPT: its biases grow with how far back a key lies, and a BERT looks "
       "both "

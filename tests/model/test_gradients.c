@@ -94,6 +94,21 @@ static void fill(rig *r)
     }
 }
 
+static tx_tensor draw(uint64_t seed, int64_t rows, int64_t n)
+{
+    const tx_rng rng = { .seed = seed };
+    double *x = zeros(rows * n, sizeof *x);
+    for (int64_t i = 0; i < rows * n; i++) x[i] = 2 * tx_rng_uniform(&rng, (uint64_t)i) - 1;
+    return tx_tensor2(x, TX_F64, rows, n);
+}
+
+/* What its head reads and its head's matrix; its sum has the weight of the others. */
+static void add_teacher(rig *r)
+{
+    r->batch.teacher = (tx_teaching){ draw(31, S * B, 6), draw(32, r->model->vocab_padded, 6) };
+    r->batch.scale = 0.5;
+}
+
 static void build(rig *r, const char *flags)
 {
     tx_tensor *own[TX_BATCH_BUFFERS];
@@ -114,6 +129,7 @@ static void build(rig *r, const char *flags)
     }
     make_rows(r);
     fill(r);
+    if (r->model->is_taught) add_teacher(r);
     r->batch.dropout =
         (tx_dropout_key){ .seed = 5, .iteration = 1, .sample = 0, .s_global = S, .on = r->cfg->hidden_dropout > 0 };
     r->batch.dropout.on |= r->cfg->random_ltd || r->cfg->progressive_layer_drop;
@@ -129,6 +145,8 @@ static void demolish(rig *r)
     tx_tensor *own[TX_BATCH_BUFFERS];
     tx_batch_buffers(&r->batch, own);
     for (int i = 0; i < TX_BATCH_BUFFERS; i++) free(own[i]->data);
+    free(r->batch.teacher.x.data);
+    free(r->batch.teacher.w.data);
     r->model->type->destroy(r->model);
     tx_ctx_deinit(&r->ctx);
     tx_config_free(r->cfg);
@@ -144,17 +162,26 @@ static double weighted(tx_tensor weight, tx_tensor loss)
     return sum;
 }
 
-static double objective(rig *r)
-{
-    ASSERT_OK(tx_model_fwd(&r->ctx, r->model, &r->batch, false));
-    return weighted(r->batch.weight, r->batch.loss) + weighted(r->batch.pair_weight, r->batch.other_loss);
-}
-
 static void gradients(rig *r)
 {
     ASSERT_OK(tx_params_zero_grad(&r->ctx, &r->model->params, 0, r->model->params.n));
     ASSERT_OK(tx_model_fwd(&r->ctx, r->model, &r->batch, true));
     ASSERT_OK(tx_model_bwd(&r->ctx, r->model, &r->batch));
+}
+
+/* A teacher's part is of training alone; a z-loss, too. */
+static double objective(rig *r)
+{
+    double taught = 0;
+    bool trains = r->model->is_taught || r->model->z_weight > 0;
+    if (trains)
+        gradients(r);
+    else
+        ASSERT_OK(tx_model_fwd(&r->ctx, r->model, &r->batch, false));
+    for (int64_t i = 0; r->batch.taught.data && i < B * S; i++) taught += ((double *)r->batch.taught.data)[i];
+    tx_tensor of_other = trains ? r->batch.weight : r->batch.pair_weight;
+    return taught * r->batch.scale / (B * S) + weighted(r->batch.weight, r->batch.loss) +
+           weighted(r->batch.other_loss.data ? of_other : (tx_tensor){ 0 }, r->batch.other_loss);
 }
 
 /* Of each parameter the derivative in three directions. */
@@ -163,6 +190,8 @@ static void check_gradients(rig *r, const char *what)
     const double step = 3e-6; /* whose square is what differences are off by */
     const tx_params *ps = &r->model->params;
     gradients(r);
+    double *grad = zeros(ps->numel, sizeof *grad);
+    memcpy(grad, r->grad, (size_t)ps->numel * sizeof *grad);
     for (int i = 0; i < 3 * ps->n; i++) {
         const tx_param *p = &ps->param[i / 3];
         const tx_rng rng = { .seed = 21, .stream = (uint32_t)i };
@@ -175,12 +204,13 @@ static void check_gradients(rig *r, const char *what)
             f[side] = objective(r);
         }
         memcpy(x, was, (size_t)n * sizeof *x);
-        for (int64_t k = 0; k < n; k++) slope += r->grad[p->offset + k] * (tx_rng_uniform(&rng, (uint64_t)k) - 0.5);
+        for (int64_t k = 0; k < n; k++) slope += grad[p->offset + k] * (tx_rng_uniform(&rng, (uint64_t)k) - 0.5);
         double difference = (f[1] - f[0]) / (2 * step);
         if (!(fabs(difference - slope) <= 1e-9 + 1e-7 * fabs(slope)))
             fail_msg("%s: %s: by its gradient %.12g, by differences %.12g", what, p->name, slope, difference);
         free(was);
     }
+    free(grad);
 }
 
 #define NO_DROPOUT " --hidden-dropout 0 --attention-dropout 0"
@@ -201,6 +231,8 @@ static const char *const models[] = {
         "1" DROPOUT,
     GPT "--embed-layernorm --apply-residual-connection-post-layernorm" DROPOUT,
     GPT "--position-embedding-type alibi --num-key-value-heads 1 --embed-layernorm" DROPOUT,
+    GPT "--kd --load-teacher none" DROPOUT,
+    GPT "--kd --load-teacher none --kd-temp 2 --kd-beta-ce 0.7 --label-smoothing 0.1 --z-loss-weight 0.3" NO_DROPOUT,
     GPT "--num-experts 4 --topk 2 --moe-loss-coeff 0 --disable-moe-token-dropping" DROPOUT,
     GPT "--num-experts 4 --moe-router-topk 2 --moe-shared-expert-intermediate-size 12 --moe-shared-expert-gate "
         "--swiglu --moe-ffn-hidden-size 8 "

@@ -372,7 +372,8 @@ static inline tx_status run_layout(layout_run *r, const char *flags)
     r->cfg = cfg;
     memset(r->rank, 0, sizeof r->rank);
     memset(r->off, 0, sizeof r->off);
-    tx_status st = tx_world_threads(r->n_ranks, run_rank_of, r);
+    tx_status st = tx_source_teacher(cfg, "", &tx_comm_self);
+    if (!st) st = tx_world_threads(r->n_ranks, run_rank_of, r);
     if (!st) st = ranks_agree(r);
     r->cfg = NULL;
     tx_config_free(cfg);

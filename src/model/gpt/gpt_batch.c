@@ -8,6 +8,7 @@ void tx__gpt_shape(const tx_model *m, const tx_config *cfg, tx_batch *batch, int
     batch->label = tx_tensor1(dry, TX_I32, s * b);
     batch->weight = batch->loss = tx_tensor1(dry, TX_F32, s * b);
     if (m->z_weight > 0) batch->other_loss = batch->loss;
+    if (m->is_taught) batch->taught = batch->loss;
     if (cfg->reset_attention_mask) batch->first_key = batch->token;
 }
 
@@ -46,7 +47,14 @@ void tx__gpt_losses(const tx_model *m, const tx_batch *batch, int64_t n_samples,
     int64_t s = batch->token.dim[0], b = batch->token.dim[1];
     const float *weight = batch->weight.data;
     const float *loss[] = { batch->loss.data, batch->other_loss.data };
-    for (int k = 0; k < m->n_losses; k++) {
+    int n_labels = m->n_losses - m->is_taught; /* those of labels; the teacher's is of all tokens */
+    if (m->is_taught) {
+        const float *taught = batch->taught.data;
+        sum[n_labels] = (tx_loss_sum){ .n = n_samples * m->kd_positions };
+        for (int64_t i = 0; i < s * b; i++)
+            if (i % b < n_samples) sum[n_labels].sum += (double)taught[i];
+    }
+    for (int k = 0; k < n_labels; k++) {
         sum[k] = (tx_loss_sum){ 0 };
         for (int64_t i = 0; i < s * b; i++) {
             if (weight[i] == 0 || i % b >= n_samples) continue;

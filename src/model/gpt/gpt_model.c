@@ -37,6 +37,28 @@ static tx_status declare(tx_gpt *g, const tx_grid *grid, const tx_dims *dims)
 
 /* ---- the head ---- */
 
+static const tx_teacher_head nobody;
+
+/* The mean of what each token learns, over a micro-batch of whole samples. */
+static tx_teacher_head taught_by(const tx_model *m, const tx_batch *batch)
+{
+    if (!m->is_taught) return nobody;
+    return (tx_teacher_head){ .loss = batch->taught,
+                              .x = batch->teacher.x,
+                              .w = batch->teacher.w,
+                              .temperature = m->kd_temp,
+                              .factor = m->kd_factor,
+                              .scale = batch->scale / (double)(batch->token.dim[1] * m->kd_positions) };
+}
+
+/* A teacher's forward ends with what its head reads: the student's makes the logits. */
+static tx_status give_features(tx_ctx *c, tx_tensor features, tx_tensor y)
+{
+    if (tx_numel(features) != tx_numel(y)) return tx_tp_gather(c, features, y);
+    TX_RUN(c, copy, .y = features, .x = y);
+    return TX_OK;
+}
+
 /* Loss, and with train also the gradient of the final norm's output and of the head. */
 static tx_status head_fwd(tx_ctx *c, const tx_stack_call *k)
 {
@@ -44,6 +66,7 @@ static tx_status head_fwd(tx_ctx *c, const tx_stack_call *k)
     const tx_batch *batch = k->batch;
     const tx_model *m = &g->t.base;
     const tx_axis *tp = &tx_grid_of(c)->axis[TX_AXIS_TENSOR];
+    if (batch->features.data) return give_features(c, batch->features, tx_as_rows(k->x));
     size_t mark = tx_arena_mark(&c->scratch);
     tx_tensor none = { 0 }, y = tx_as_rows(k->x), x = tx_tp_room(c, &c->scratch, y), dx = none;
     if (k->train) dx = tx_tp_room(c, &c->scratch, tx_as_rows(k->dx));
@@ -53,9 +76,10 @@ static tx_status head_fwd(tx_ctx *c, const tx_stack_call *k)
            .weight = k->train ? batch->weight : none, .n_valid = m->n_valid,
            .smoothing = k->train ? m->label_smoothing : 0, .n_parts = tp->size, .part = tp->rank,
            .exchange = tx_tp_exchange, .z_weight = k->train ? m->z_weight : 0,
-           .z_loss = k->train ? batch->other_loss : none);
+           .z_loss = k->train ? batch->other_loss : none, .teacher = k->train ? taught_by(m, batch) : nobody);
     if (k->train) g->head->fresh = false;
     if (!k->train && batch->other_loss.data) TX_RUN(c, fill, .x = batch->other_loss, .value = 0);
+    if (!k->train && batch->taught.data) TX_RUN(c, fill, .x = batch->taught, .value = 0);
     if (k->train) TX_TRY(tx_tp_sum(c, tx_as_rows(k->dx), dx));
     tx_arena_pop(&c->scratch, mark);
     return TX_OK;
@@ -91,8 +115,14 @@ static tx_status gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_
     TX_GOTO(tx_transformer_create(&g->t, &tx_model_gpt, cfg, vocab_size, grid, &head, &dims));
     if (cfg->z_loss_weight > 0) {
         g->t.base.z_weight = cfg->z_loss_weight;
-        g->t.base.n_losses = 2;
-        g->t.base.loss_name[1] = "head z loss";
+        g->t.base.loss_name[g->t.base.n_losses++] = "head z loss";
+    }
+    if (tx_config_has_teacher(cfg)) {
+        g->t.base.is_taught = true;
+        g->t.base.kd_factor = cfg->kd_beta_ce;
+        g->t.base.kd_temp = cfg->kd_temp;
+        g->t.base.kd_positions = cfg->seq_length;
+        g->t.base.loss_name[g->t.base.n_losses++] = cfg->mos ? "mos loss" : "kd loss";
     }
     TX_GOTO(declare(g, grid, &dims));
     tx_transformer_declared(&g->t);
@@ -116,6 +146,11 @@ static tx_status gpt_logits(tx_ctx *c, tx_model *m, tx_tensor logits, tx_tensor 
     return TX_OK;
 }
 
+static tx_tensor gpt_head(const tx_model *m)
+{
+    return ((const tx_gpt *)m)->head->value;
+}
+
 const tx_model_type tx_model_gpt = {
     .name = "GPT",
     .samples = &tx_gpt_samples,
@@ -131,4 +166,5 @@ const tx_model_type tx_model_gpt = {
     .losses = tx__gpt_losses,
     .decode = tx_model_decode,
     .logits = gpt_logits,
+    .head = gpt_head,
 };

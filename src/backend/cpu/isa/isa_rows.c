@@ -1,4 +1,4 @@
-/* isa_rows.c - what works on whole rows: normalisations and cross-entropy. */
+/* isa_rows.c - what works on whole rows: normalisations, cross-entropy and what a teacher adds to it. */
 #include "backend/cpu/isa/vmath.h"
 
 /* ---- norms ----
@@ -249,4 +249,41 @@ void tx__k(cross_entropy_join)(void *dz, tx_dtype t, const float *z, int64_t n, 
     scale_any(dz, t, z, n, scale, each);
     if (here) scale_any((char *)dz + (size_t)y * tx_dtype_size(t), t, &at_label, 1, 1.0f, 0.0f);
     clear(dz, t, n, v - n);
+}
+
+/* ---- a teacher ---- */
+
+/* Sums as exp_sum's. */
+void tx__k(distill_part)(float *stats, float *t, const float *z, int64_t n, float cold)
+{
+    enum { BLOCK = 2048 };
+    const float z_max = row_max(z, n), t_max = row_max(t, n);
+    double z_sum = 0, t_sum = 0, apart = 0;
+    for (int64_t first = 0; first < n; first += BLOCK) {
+        int64_t end = n - first < BLOCK ? n : first + BLOCK;
+        tx__vec of_z = { 0 }, of_t = { 0 }, between = { 0 };
+        for (int64_t j = first; j < end; j += TX__VEC) {
+            tx__vec zj = tx__load_n(z, TX_F32, j, end - j), tj = tx__load_n(t, TX_F32, j, end - j);
+            tx__vec e = tx__first_n(tx__vexp((tj - t_max) * cold), end - j);
+            of_z += tx__first_n(tx__vexp((zj - z_max) * cold), end - j);
+            of_t += e;
+            between += tx__first_n(e * ((tj - zj) * cold), end - j);
+            tx__store_n(t, TX_F32, j, end - j, e);
+        }
+        z_sum += (double)tx__total(of_z);
+        t_sum += (double)tx__total(of_t);
+        apart += (double)tx__total(between);
+    }
+    const float stat[5] = { z_max, (float)z_sum, t_max, (float)t_sum, (float)apart };
+    memcpy(stats, stat, sizeof stat);
+}
+
+void tx__k(distill_join)(float *t, const float *z, int64_t n, int64_t v, const tx__taught *row)
+{
+    const tx__taught r = *row;
+    for (int64_t j = 0; j < n; j += TX__VEC) {
+        tx__vec q = tx__vexp(tx__load_n(z, TX_F32, j, n - j) * r.cold - r.lse);
+        tx__store_n(t, TX_F32, j, n - j, r.scale * q - r.share * tx__load_n(t, TX_F32, j, n - j));
+    }
+    memset(t + n, 0, (size_t)(v - n) * sizeof *t);
 }

@@ -78,6 +78,13 @@ typedef struct tx__loss_terms {
     float *z_loss; /* out; NULL: not asked for */
 } tx__loss_terms;
 
+/* What a row's gradient by a teacher depends on. */
+typedef struct tx__taught {
+    float cold;         /* 1 / temperature */
+    float lse;          /* log Σ exp(cold z) */
+    float scale, share; /* of softmax(cold z), and of what distill_part has left in t */
+} tx__taught;
+
 /* Rows of h for a norm, forward or backward; values are of type t, the stream's tensors of type s, which is t or fp32.
  * Without means (RMSNorm) mu, beta and dbeta are not there. */
 typedef struct tx__norm_rows {
