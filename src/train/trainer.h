@@ -226,6 +226,9 @@ static inline double tx_trainer_decoupled_lr(const tx_trainer *t)
 void tx__trainer_train_length(tx_trainer *t);
 void tx__trainer_whole_length(tx_trainer *t);
 
+/* What its samples are: the model's kind, or conversations. */
+const tx_samples *tx_trainer_samples(const tx_trainer *t);
+
 /* How many numbers a sample has. */
 int64_t tx_trainer_row_len(const tx_trainer *t);
 
