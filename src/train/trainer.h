@@ -244,6 +244,9 @@ tx_status tx_trainer_require_idle(const tx_trainer *t, const char *what);
  * written. */
 tx_status tx_trainer_save(tx_trainer *t, const char *dir, const char *tag, json_t *client_state);
 
+/* The same beside the run's own checkpoints: the run does not go on from it, and no older one is removed. */
+tx_status tx_trainer_save_apart(tx_trainer *t, const char *dir);
+
 #define TX_CLIENT_STATE "client_state" /* in a checkpoint's config */
 
 /* What a save writes: the state of the run, and the numbers, which are the trainer's own or with `copy` those in
