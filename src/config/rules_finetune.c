@@ -39,9 +39,6 @@ static void rule_conversations_are_the_data(const tx__check *k)
     if (g->finetune_epochs && (g->train_iters || g->train_samples))
         tx__violate(k->v, "--finetune-epochs and --%s are the length of the run: give one of the two",
                     g->train_iters ? "train-iters" : "train-samples");
-    if (g->finetune_epochs && c->rampup_batch_size.n)
-        tx__violate(k->v,
-                    "--finetune-epochs counts batches of one size: with --rampup-batch-size give --train-samples");
     if (g->loss_on_targets_only && c->loss_on_all_tokens)
         tx__violate(k->v, "--loss-on-targets-only and --loss-on-all-tokens: give one of the two");
 }
