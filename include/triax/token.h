@@ -117,6 +117,9 @@ TX_API tx_status tx_tokenizer_hash(const tx_tokenizer *t, char hex[33]);
  * Errors: TX_ERR_NOMEM; TX_ERR_ARG from a null tokenizer for a word that is not an id. */
 TX_API tx_status tx_tokenizer_encode(const tx_tokenizer *t, const char *text, size_t n_bytes, tx_ids *out);
 
+/* How many ids of those that encode appends are not the text's, but added before and after every text. */
+TX_API void tx_tokenizer_ends(const tx_tokenizer *t, size_t *n_before, size_t *n_after);
+
 /* ---- ids to text ---- */
 
 /* Appends exactly the bytes that the n ids stand for. They need not be whole characters: a token can end in the middle

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/str.h"
+#include "kinds/chat_templates.h"
 #include "kinds/commands.h"
 #include "kinds/curricula.h"
 #include "kinds/formats.h"

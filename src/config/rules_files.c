@@ -288,7 +288,8 @@ static void rule_tokenizer_has_its_files(const tx__check *k)
 {
     const tx_config *c = k->c;
     /* the files may lie beside the checkpoint, or are not needed */
-    bool optional = (c->load && !k->g->train_data) || tx__plans_only(k) || c->command->load == TX_LOAD_MODEL;
+    bool text = k->g->train_data || k->g->finetune_data;
+    bool optional = (c->load && !text) || tx__plans_only(k) || (c->command->load == TX_LOAD_MODEL && !text);
     bool vocab = c->vocab_file || k->g->vocab_file, merge = c->merge_file || k->g->merge_file;
     bool model = c->tokenizer_model || k->g->tokenizer_model;
     const char *type = tx_tokenizer_type_word(c->tokenizer_type);

@@ -8,7 +8,7 @@ static bool names_data(const tx__check *k)
 {
     const tx_config_given *g = k->g;
     return g->mock_data || k->c->mock_data || g->data_path || k->c->data_path.n || g->train_data_path ||
-           g->valid_data_path || g->test_data_path || g->train_data || tx__names_weighted(g);
+           g->valid_data_path || g->test_data_path || g->train_data || g->finetune_data || tx__names_weighted(g);
 }
 
 static void rule_training_has_its_sizes(const tx__check *k)
@@ -18,7 +18,7 @@ static void rule_training_has_its_sizes(const tx__check *k)
     if (tx__plans_only(k)) return;
     tx__need(k, k->g->lr || k->c->lr > 0 || k->c->lr_schedule || k->bad->lr_schedule, "lr");
     tx__need(k, names_data(k), "data-path");
-    if (!k->g->train_iters && !k->g->train_samples && !k->c->train_iters)
+    if (!k->g->train_iters && !k->g->train_samples && !k->c->train_iters && !k->g->finetune_epochs)
         tx__violate(k->v, "either train-iters or train-samples should be provided: %s needs --train-iters",
                     k->c->command->name);
 }
@@ -143,7 +143,7 @@ static void rule_samples_have_their_sizes(const tx__check *k)
     const tx_config *c = k->c;
     tx__need(k, names_data(k), "data-path");
     tx__need(k, k->g->seq_length || c->seq_length, "seq-length");
-    if (!k->g->train_iters && !k->g->train_samples && !c->train_iters && !c->train_samples)
+    if (!k->g->train_iters && !k->g->train_samples && !c->train_iters && !c->train_samples && !k->g->finetune_epochs)
         tx__violate(k->v, "inspect-samples needs --train-iters or --train-samples: the order of samples follows from "
                           "the length of the run");
     if (!k->g->micro_batch_size && !k->g->global_batch_size && !c->global_batch_size)

@@ -236,7 +236,8 @@ static void check(const tx_config *cfg, tx_config_given *bad, const tx__equation
     static const tx__rule *const topics[] = { tx__rules_needs,      tx__rules_model,    tx__rules_layout,
                                               tx__rules_run,        tx__rules_zero,     tx__rules_files,
                                               tx__rules_bert,       tx__rules_schedule, tx__rules_moe,
-                                              tx__rules_curriculum, tx__rules_routing,  tx__rules_teacher };
+                                              tx__rules_curriculum, tx__rules_routing,  tx__rules_teacher,
+                                              tx__rules_finetune };
     const tx__check k = { .c = cfg, .g = &cfg->given, .bad = bad, .equation = equation, .v = v };
     const char *command = cfg->command->name;
     bool trains = tx__plans_only(&k) || cfg->command->load == TX_LOAD_RESUMES;
@@ -255,6 +256,14 @@ void tx__config_settle_numbers(tx_config *cfg, const tx_config_given *bad, const
     check(cfg, &said, equation, v);
 }
 
+/* Rows of conversations have one order, and their answers are what counts. */
+static void derive_finetuning(tx_config *c)
+{
+    if (!c->finetune_data.n) return;
+    if (!c->given.data_order) c->data_order = TX_DATA_ORDER_KEYED;
+    if (!c->given.loss_on_targets_only) c->loss_on_targets_only = !c->loss_on_all_tokens;
+}
+
 /* Megatron Core's word for it. */
 static void derive_gradients(tx_config *c)
 {
@@ -267,6 +276,7 @@ tx_status tx__config_settle(tx_config *cfg, const tx_config_given *bad, const tx
     derive_tokenizer(cfg);
     derive_positions(cfg);
     derive_gradients(cfg);
+    derive_finetuning(cfg);
     const tx_config as_given = *cfg; /* its texts are cfg's, which stay */
     tx__config_settle_numbers(cfg, bad, equation, v);
     if (advises) tx__advise(&as_given, bad, equation, v);

@@ -9,6 +9,7 @@
 #ifndef TX_DATA_CORPUS_H
 #define TX_DATA_CORPUS_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -67,5 +68,9 @@ typedef tx_status tx_item_fn(void *user, int key, int64_t item, const char *text
  * Errors: TX_ERR_FORMAT, naming file, line and place, for a line that is no JSON object of such members under these
  * keys and for bytes that are not UTF-8; whatever fn returns. */
 tx_status tx_record_items(const tx_record *r, const char *const *keys, int n_keys, tx_item_fn *fn, void *user);
+
+/* The object of a JSON line, which is read in the same way; json_decref. Unpaired surrogates anywhere in it are errors.
+ * Errors: TX_ERR_FORMAT, naming file, line and place, also for a record that is plain text. */
+tx_status tx_record_object(const tx_record *r, json_t **out);
 
 #endif

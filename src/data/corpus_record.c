@@ -132,6 +132,7 @@ static tx_status check_surrogates(const json_t *object, const tx_record *r, cons
 
 /* ---- JSON lines ---- */
 
+/* @keys whose texts have no unpaired surrogate; NULL: no text has */
 static tx_status parse_line(json_t **out, const tx_record *r, const wanted *keys)
 {
     json_error_t e;
@@ -150,6 +151,10 @@ static tx_status parse_line(json_t **out, const tx_record *r, const wanted *keys
     if (*out) return TX_OK;
     bool surrogates = false;
     TX_TRY(parse_mended(out, r, 'e', &surrogates, &e));
+    if (*out && surrogates && !keys)
+        return TX_FAIL(TX_ERR_FORMAT,
+                       "%s: line %lld: has an unpaired surrogate, which is no character; correct the line", r->file,
+                       (long long)r->line);
     if (*out) return surrogates && !r->pass_surrogates ? check_surrogates(*out, r, keys) : TX_OK;
     return TX_FAIL(TX_ERR_FORMAT, "%s: line %lld, column %d: %s; every line must be a JSON object: correct the line",
                    r->file, (long long)r->line, e.column, e.text);
@@ -172,11 +177,16 @@ static tx_status check_list(const json_t *list, const tx_record *r, const char *
     return TX_OK;
 }
 
+static tx_status check_object(const json_t *object, const tx_record *r)
+{
+    if (json_is_object(object)) return TX_OK;
+    return TX_FAIL(TX_ERR_FORMAT, "%s: line %lld: is %s, not a JSON object; correct the line", r->file,
+                   (long long)r->line, type_name(object));
+}
+
 static tx_status check_members(const json_t *object, const tx_record *r, const wanted *keys)
 {
-    if (!json_is_object(object))
-        return TX_FAIL(TX_ERR_FORMAT, "%s: line %lld: is %s, not a JSON object; correct the line", r->file,
-                       (long long)r->line, type_name(object));
+    TX_TRY(check_object(object, r));
     for (int k = 0; k < keys->n; k++) {
         const json_t *v = json_object_get(object, keys->name[k]);
         if (!v)
@@ -290,4 +300,19 @@ tx_status tx_record_items(const tx_record *r, const char *const *keys, int n_key
     }
     tx_status st = texts_at_once(r, &w, fn, user, &done);
     return done ? st : texts_by_jansson(r, &w, fn, user);
+}
+
+tx_status tx_record_object(const tx_record *r, json_t **out)
+{
+    json_t *object = NULL;
+    if (!r->json)
+        return TX_FAIL(TX_ERR_FORMAT, "%s: line %lld: does not begin with {: every line must be a JSON object", r->file,
+                       (long long)r->line);
+    tx_status st = parse_line(&object, r, NULL);
+    if (!st) st = check_object(object, r);
+    if (st)
+        json_decref(object);
+    else
+        *out = object;
+    return st;
 }

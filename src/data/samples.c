@@ -8,6 +8,7 @@ const tx_samples *tx_samples_of(const tx_config *cfg)
         TX_MODELS(X)
 #undef X
     };
+    if (cfg->finetune_data.n) return &tx_finetune_samples;
     return of_model[cfg->model_type ? cfg->model_type : TX_MODEL_GPT];
 }
 

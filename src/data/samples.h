@@ -1,5 +1,6 @@
 /* samples.h - what a sample is. A kind of samples (GPT's, BERT's, a user-defined model's) is one struct of functions. A
- * model names its kind (model/model.h); who reads samples calls these functions and need not know which kind it is.
+ * model names its kind (model/model.h), and a GPT that is fine-tuned has another; who reads samples calls these
+ * functions and need not know which kind it is.
  *
  *      set      the samples of one split of one dataset
  *      row      one sample as models, the feed and files have it: row_len numbers
@@ -19,6 +20,7 @@
 #define TX_SAMPLES(X) \
     X(gpt)            \
     X(bert)           \
+    X(finetune)       \
     X(user)
 
 /* A dataset to open, and what is wanted of it. */
@@ -52,10 +54,11 @@ typedef struct tx_sample_view {
 typedef struct tx_samples {
     const char *name;     /* of the datasets in the log */
     bool needs_tokenizer; /* to open a dataset, always: see tx_samples_need_tokenizer */
-    bool sentences;       /* an item of the dataset is a sentence, a document several; else an item is a document */
-    bool masked;          /* rows are those of tx_bert_ids: some tokens are masked, and the labels are what they were */
-    int n_shared;         /* tokens at the end of a sample that are the first of the next: labels only */
-    int n_scratch;        /* numbers that `get` needs for each position of a sample */
+    bool sentences; /* an item of the dataset is a sentence or a conversation, a document several; else an item is a
+                     * document */
+    bool masked;    /* rows are those of tx_bert_ids: some tokens are masked, and the labels are what they were */
+    int n_shared;   /* tokens at the end of a sample that are the first of the next: labels only */
+    int n_scratch;  /* numbers that `get` needs for each position of a sample */
     int64_t (*row_len)(int64_t s); /* numbers in a row, of samples of s positions */
 
     /* A dataset with its three splits. NULL: there are no datasets of this kind, and no other function below. */
@@ -82,7 +85,7 @@ typedef struct tx_samples {
 TX_SAMPLES(X)
 #undef X
 
-/* The kind that the model of --model-type reads. */
+/* The kind that the model of --model-type reads, and with --finetune-data that of conversations. */
 const tx_samples *tx_samples_of(const tx_config *cfg);
 
 /* Whether datasets are opened with a tokenizer, which is kept until they are closed. */

@@ -1,10 +1,12 @@
 /* text_datasets.c - datasets of the text that --train-data names, made when a run needs them.
  *
  *      corpus.jsonl  ->  corpus.jsonl.triax-<16 digits>_text_document.bin, .idx      a BERT's: _sentence
+ *      chats.jsonl   ->  chats.jsonl.triax-<16 digits>_conversations.bin, .idx       --finetune-data
  *
  *  The digits are a hash of all that the dataset follows from: the files' paths, sizes and times, the tokenizer's too,
- *  its type, and the key. A dataset of that name is of these bytes, whoever made it, and appears whole or not at all. A
- *  rank that has to make it holds a lock; who comes later waits for that, and finds it. */
+ *  its type, and the key; of conversations the chat template and what rows are like. A dataset of that name is of these
+ * bytes, whoever made it, and appears whole or not at all. A rank that has to make it holds a lock; who comes later
+ * waits for that, and finds it. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,6 +21,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "config/config.h"
+#include "data/finetune_dataset.h"
 #include "data/samples.h"
 #include "triax/data.h"
 
@@ -28,6 +31,7 @@ typedef struct text {
     const tx_config *cfg;
     const char *flag; /* "train-data" */
     const tx_list *names;
+    bool talks; /* conversations */
     const char *file[MAX_FILES];
     char prefix[MAX_PATH];  /* of preprocess-data */
     char dataset[MAX_PATH]; /* what it writes, without .bin and .idx */
@@ -45,6 +49,9 @@ static const char *file_of_name(const char *name)
 static tx_status no_file(const text *t, const char *name)
 {
     const char *file = file_of_name(name);
+    if (t->talks)
+        return TX_FAIL(TX_ERR_NOTFOUND, "--%s %.200s: there is no such file; give JSON lines, nothing is downloaded",
+                       t->flag, name);
     return TX_FAIL(
         TX_ERR_NOTFOUND,
         "--%s %.200s: there is no such file%s%s; give JSON lines with a \"%.60s\" each, as --%s CORPUS.jsonl, or "
@@ -54,7 +61,7 @@ static tx_status no_file(const text *t, const char *name)
 
 static tx_status find_file(text *t, int i)
 {
-    const char *name = t->names->item[i], *file = file_of_name(name);
+    const char *name = t->names->item[i], *file = t->talks ? NULL : file_of_name(name);
     t->file[i] = name;
     if (tx_path_exists(name) && !tx_path_is_dir(name)) return TX_OK;
     if (file && tx_path_exists(file)) {
@@ -89,6 +96,29 @@ static void mix_file(uint64_t *hash, const char *path)
     mix(hash, about, sizeof about);
 }
 
+/* The files in the folder of `path`, or in the folder that it is, that say how a model is talked to. */
+static void mix_beside(uint64_t *hash, const char *path)
+{
+    static const char *const name[] = { "tokenizer.json", "tokenizer_config.json", "chat_template.jinja" };
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    char file[MAX_PATH];
+    if (!path) return;
+    bool folder = tx_path_is_dir(path);
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+        int n = folder ? snprintf(file, sizeof file, "%s/%s", path, name[i])
+                       : snprintf(file, sizeof file, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name[i]);
+        if (n > 0 && (size_t)n < sizeof file) mix_file(hash, file);
+    }
+}
+
+static void mix_conversations(uint64_t *hash, const tx_config *c)
+{
+    const int64_t rows[] = { c->seq_length, c->finetune_packing, c->finetune_truncate, c->loss_on_all_tokens };
+    mix(hash, rows, sizeof rows);
+    mix_file(hash, c->chat_template);
+    mix_beside(hash, c->tokenizer_model);
+}
+
 static tx_status name_dataset(text *t)
 {
     const tx_config *c = t->cfg;
@@ -99,10 +129,14 @@ static tx_status name_dataset(text *t)
     mix_file(&hash, c->merge_file);
     mix_file(&hash, c->tokenizer_model);
     mix(&hash, &c->vocab_size, sizeof c->vocab_size);
-    mix_text(&hash, c->text_key);
+    if (t->talks)
+        mix_conversations(&hash, c);
+    else
+        mix_text(&hash, c->text_key);
     int n = snprintf(t->prefix, sizeof t->prefix, "%s.triax-%016" PRIx64, t->file[0], hash);
-    int all = snprintf(t->dataset, sizeof t->dataset, "%s_%s_%s", t->prefix, c->text_key,
-                       tx_samples_of(c)->sentences ? "sentence" : "document");
+    int all = t->talks ? snprintf(t->dataset, sizeof t->dataset, "%s_conversations", t->prefix)
+                       : snprintf(t->dataset, sizeof t->dataset, "%s_%s_%s", t->prefix, c->text_key,
+                                  tx_samples_of(c)->sentences ? "sentence" : "document");
     if (n < 0 || all < 0 || (size_t)all >= sizeof t->dataset)
         return TX_FAIL(TX_ERR_ARG, "--%s %.60s...: the path is too long", t->flag, t->file[0]);
     return TX_OK;
@@ -163,7 +197,7 @@ static tx_status make(const text *t)
     TX_TRY(lock(t, &fd, path));
     tx_status st = TX_OK;
     bool found = !tx_indexed_exists(t->dataset);
-    if (!found) st = preprocess(t);
+    if (!found) st = t->talks ? tx_finetune_make(t->dataset, t->file, t->names->n, t->cfg) : preprocess(t);
     unlink(path); /* who waits has it open, and looks for the dataset next */
     close(fd);
     if (!st)
@@ -175,7 +209,7 @@ static tx_status make(const text *t)
 /* One of the three flags, as a dataset's prefix into `into`. */
 static tx_status take(text *t, const tx_config *cfg, const char *flag, const tx_list *names, tx_list *into)
 {
-    *t = (text){ .cfg = cfg, .flag = flag, .names = names };
+    *t = (text){ .cfg = cfg, .flag = flag, .names = names, .talks = cfg->finetune_data.n > 0 };
     for (int i = 0; i < names->n; i++) TX_TRY(find_file(t, i));
     TX_TRY(name_dataset(t));
     if (tx_indexed_exists(t->dataset))
@@ -185,12 +219,40 @@ static tx_status take(text *t, const tx_config *cfg, const char *flag, const tx_
     return tx_config_set_item(into, t->dataset);
 }
 
+/* --finetune-epochs as --train-iters. */
+static tx_status count_iterations(tx_config *cfg)
+{
+    int64_t n, batch = cfg->global_batch_size;
+    if (!cfg->finetune_epochs) return TX_OK;
+    TX_TRY(tx_finetune_rows(cfg->train_data_path.item[0], &n));
+    if (__builtin_mul_overflow(n, cfg->finetune_epochs, &n) || n > INT64_MAX - batch)
+        return TX_FAIL(TX_ERR_ARG, "--finetune-epochs %lld are more samples than can be counted",
+                       (long long)cfg->finetune_epochs);
+    cfg->train_iters = (n + batch - 1) / batch;
+    tx_info("--finetune-epochs %lld: %lld samples, --train-iters %lld", (long long)cfg->finetune_epochs, (long long)n,
+            (long long)cfg->train_iters);
+    return tx_config_complete(cfg);
+}
+
+static tx_status take_conversations(text *t, tx_config *cfg)
+{
+    TX_TRY(take(t, cfg, "finetune-data", &cfg->finetune_data, &cfg->train_data_path));
+    if (cfg->finetune_valid_data.n)
+        TX_TRY(take(t, cfg, "finetune-valid-data", &cfg->finetune_valid_data, &cfg->valid_data_path));
+    return count_iterations(cfg);
+}
+
 tx_status tx_train_data_prepare(tx_config *cfg)
 {
     bool apart = cfg->valid_data.n > 0;
     text *t;
-    if (!cfg->train_data.n) return tx_train_data_exists(cfg);
+    if (!cfg->train_data.n && !cfg->finetune_data.n) return tx_train_data_exists(cfg);
     TX_TRY(tx_alloc(&t, 1, sizeof *t, "the names of a text's files"));
+    if (cfg->finetune_data.n) {
+        tx_status done = take_conversations(t, cfg);
+        tx_free(t);
+        return done;
+    }
     tx_status st = take(t, cfg, "train-data", &cfg->train_data, apart ? &cfg->train_data_path : &cfg->data_path);
     if (!st && apart) st = take(t, cfg, "valid-data", &cfg->valid_data, &cfg->valid_data_path);
     if (!st && apart) st = take(t, cfg, "test-data", &cfg->test_data, &cfg->test_data_path);

@@ -31,8 +31,8 @@ enum tx_command_load {
 #define TX_GROUPS_UPSTREAM (G(EXPERTS) | G(OTHER_MODELS) | G(CORE))
 #define TX_GROUPS_TRAINING                                                                                      \
     (G(MODEL) | G(TRAIN) | G(LR) | G(DS_SCHEDULE) | G(REGULARIZATION) | G(INIT) | G(PRECISION) | G(RECOMPUTE) | \
-     G(CHECKPOINT) | G(DATA) | G(TOKENIZER) | G(VALIDATION) | G(LOGGING) | G(DISTRIBUTED) | G(DEEPSPEED) |      \
-     TX_GROUPS_UPSTREAM | G(GLOBAL))
+     G(CHECKPOINT) | G(DATA) | G(FINETUNE) | G(TOKENIZER) | G(VALIDATION) | G(LOGGING) | G(DISTRIBUTED) |       \
+     G(DEEPSPEED) | TX_GROUPS_UPSTREAM | G(GLOBAL))
 #define TX_GROUPS_ENGINE                                                                                             \
     (G(TRAIN) | G(LR) | G(DS_SCHEDULE) | G(REGULARIZATION) | G(INIT) | G(PRECISION) | G(RECOMPUTE) | G(CHECKPOINT) | \
      G(VALIDATION) | G(LOGGING) | G(DISTRIBUTED) | G(DEEPSPEED) | G(GLOBAL))

@@ -83,6 +83,7 @@ typedef struct tx_batch_rule {
     int64_t s;   /* positions of a sample in `rows`, of which the batch has the first ones; 0: as many as the batch */
     int32_t eod; /* token after which a document ends, or -1 */
     bool eod_mask_loss, reset_position_ids;
+    bool places;  /* rows are of conversations: [s] tx_finetune_place, which say labels and positions (GPT) */
     double scale; /* of the objective, which is the mean of each loss over the micro-batch, summed over the losses */
 } tx_batch_rule;
 

@@ -90,6 +90,12 @@ tx_status tx_tokenizer_encode(const tx_tokenizer *t, const char *text, size_t n_
     return st;
 }
 
+void tx_tokenizer_ends(const tx_tokenizer *t, size_t *n_before, size_t *n_after)
+{
+    *n_before = *n_after = 0;
+    if (t->kind->ends) t->kind->ends(t, n_before, n_after);
+}
+
 tx_status tx_tokenizer_decode(const tx_tokenizer *t, const int32_t *ids, size_t n, tx_bytes *out)
 {
     size_t before = out->n;

@@ -17,6 +17,7 @@ typedef struct tx_tokenizer_kind {
     const tx__vocab_learner *learner; /* how train-tokenizer makes its files; NULL: it does not */
     /* Appends. On failure the caller removes what has been appended. */
     tx_status (*encode)(const tx_tokenizer *t, const unsigned char *text, size_t n, tx_ids *out);
+    void (*ends)(const tx_tokenizer *t, size_t *n_before, size_t *n_after); /* NULL: encode adds none */
     tx_status (*decode)(const tx_tokenizer *t, const int32_t *ids, size_t n, tx_bytes *out); /* ids are in range */
     int32_t (*special)(const tx_tokenizer *t, const char *name); /* id of a special token, -1: none of that name */
     void (*hash)(const tx_tokenizer *t, XXH3_state_t *s);        /* updates it with everything that ids depend on */

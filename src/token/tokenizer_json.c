@@ -95,6 +95,13 @@ static tx_status json_encode(const tx_tokenizer *t, const unsigned char *text, s
     return st;
 }
 
+static void json_ends(const tx_tokenizer *t, size_t *n_before, size_t *n_after)
+{
+    const json_tokenizer *j = (const json_tokenizer *)t;
+    *n_before = j->pipe.before.n;
+    *n_after = j->pipe.after.n;
+}
+
 /* ---- ids to text, facts ---- */
 
 static const char *token_at(const json_tokenizer *j, int32_t id, size_t *n)
@@ -401,6 +408,7 @@ static tx_status json_open(tx_tokenizer **out, const tx_tokenizer_files *from)
 
 const tx_tokenizer_kind tx__tokenizer_json = { .open = json_open,
                                                .encode = json_encode,
+                                               .ends = json_ends,
                                                .decode = json_decode,
                                                .special = json_special,
                                                .hash = json_hash,

@@ -25,7 +25,7 @@ tx_status tx_batch_reader_open(tx_batch_reader *r, const tx_trainer *t, const tx
     };
     TX_TRY(tx_order_open(&r->sampler));
     TX_TRY(tx_alloc(&r->sample, (size_t)t->b, sizeof *r->sample, "a batch"));
-    TX_TRY(tx_alloc(&r->scratch, (size_t)(t->model->type->samples->n_scratch * t->s), sizeof *r->scratch, "a batch"));
+    TX_TRY(tx_alloc(&r->scratch, (size_t)(tx_trainer_samples(t)->n_scratch * t->s), sizeof *r->scratch, "a batch"));
     return tx_alloc(&r->rows, (size_t)(t->b * tx_trainer_row_len(t)), sizeof *r->rows, "a batch");
 }
 

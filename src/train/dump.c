@@ -3,7 +3,8 @@
  *      DIR/config.json, DIR/model.safetensors    the model before the update: a Hugging Face folder
  *      DIR/grads.safetensors                     gradients before clipping, under the same names
  *      DIR/loss.safetensors                      loss, grad_norm, lr, iteration (a number each), input_ids [batch,
- * s+1], or a BERT's samples as data/bert_dataset.h has them in a row
+ * s+1], or a BERT's samples as data/bert_dataset.h has them in a row, or conversations as data/finetune_dataset.h has
+ * them
  *
  *  So a golden case can be made from any run, and any run can be compared with one. */
 #include <string.h>
@@ -17,7 +18,7 @@
 
 static tx_status write_loss(tx_trainer *t, const char *path, double grad_norm)
 {
-    int64_t batch = t->n_micro * t->b, row = t->model->type->samples->row_len(t->length);
+    int64_t batch = t->n_micro * t->b, row = tx_trainer_samples(t)->row_len(t->length);
     const tx_st_spec spec[] = {
         { .name = "loss", .dtype = TX_ST_F64 },
         { .name = "grad_norm", .dtype = TX_ST_F64 },

@@ -2,6 +2,7 @@
  * save, exits. */
 #include "train/loop.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,10 +12,12 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "train/bad_step.h"
+#include "train/best.h"
 #include "train/non_finite.h"
 #include "train/saver.h"
 #include "train/step_log.h"
 #include "train/step_profile.h"
+#include "train/trainer_feed.h"
 
 /* What ranks tell each other behind an iteration. */
 struct round {
@@ -30,6 +33,7 @@ typedef struct loop {
     tx_step_profile profile;
     tx_step_log log;
     tx_saver saver;
+    tx_best best;
     struct round *round; /* [ranks] */
     double start;        /* clock of the program's */
     const tx_also *also; /* NULL: nothing */
@@ -129,8 +133,9 @@ static tx_status evaluate_group(loop *l, tx_split k, int g, int64_t consumed, in
     return tx_train_evaluate(l->t, &l->reader[k][g], consumed, n, loss, &l->stop);
 }
 
-/* Every group of the split's samples by itself: the n that come after `consumed`. */
-static tx_status evaluate_split(loop *l, tx_split k, int64_t consumed, int64_t n, const char *where)
+/* Every group of the split's samples by itself: the n that come after `consumed`. *of_first: the loss of the first
+ * group, if it has one. */
+static tx_status evaluate_split(loop *l, tx_split k, int64_t consumed, int64_t n, const char *where, double *of_first)
 {
     for (int g = 0; g < n_groups(l, k); g++) {
         const char *name = NULL;
@@ -142,23 +147,34 @@ static tx_status evaluate_split(loop *l, tx_split k, int64_t consumed, int64_t n
             tx_info("a signal has come: no evaluation at %s", where);
             return TX_OK;
         }
+        if (!g) *of_first = tx__trainer_total(l->t, loss);
         tx_metrics_evaluation(l->t, name, where, loss);
         tx_metrics_evaluated(l->metrics, l->t, k == TX_SPLIT_TEST ? "test" : "validation", name, loss);
     }
     return TX_OK;
 }
 
+/* Rows of --finetune-valid-data, where all of them are evaluated each time; else 0. */
+static int64_t whole_validation(const loop *l)
+{
+    if (!l->cfg->finetune_valid_data.n || l->cfg->given.eval_iters || !l->data.sets) return 0;
+    return tx_train_data_group(l->data.sets, TX_SPLIT_VALID, 0, NULL)->n_samples;
+}
+
 static tx_status validate(loop *l, const char *where)
 {
     tx_trainer *t = l->t;
-    double since = tx_clock();
-    int64_t n = l->cfg->eval_iters * tx_trainer_batch_size(t);
+    double since = tx_clock(), loss = NAN;
+    int64_t whole = whole_validation(l), n = whole ? whole : l->cfg->eval_iters * tx_trainer_batch_size(t);
     if (n_groups(l, TX_SPLIT_VALID) && n) {
-        TX_TRY(evaluate_split(l, TX_SPLIT_VALID, t->consumed_valid_samples, n, where));
+        TX_TRY(evaluate_split(l, TX_SPLIT_VALID, whole ? 0 : t->consumed_valid_samples, n, where, &loss));
         t->consumed_valid_samples += n; /* also where a signal has ended it: those that follow it stay the same */
     }
     if (l->also && !l->stop.stopped) TX_TRY(l->also->evaluate(l->also->user));
     tx_metrics_time(l->metrics, TX_TIMER_EVALUATE, since);
+    since = tx_clock();
+    TX_TRY(tx_best_offer(&l->best, loss));
+    tx_metrics_time(l->metrics, TX_TIMER_SAVE, since);
     return TX_OK;
 }
 
@@ -341,12 +357,13 @@ static tx_status run(loop *l)
     l->metrics->closing = true;
     int64_t n = cfg->eval_iters * tx_trainer_batch_size(t), consumed = t->consumed_valid_samples;
     long long shown = (long long)(cfg->eval_iters * cfg->global_batch_size); /* upstream's count in a ramp-up, too */
+    double loss;
     snprintf(where, sizeof where, "iteration %lld on %lld-sample draw from validation set", (long long)t->iteration,
-             shown);
+             whole_validation(l) ? (long long)whole_validation(l) : shown);
     TX_TRY(validate(l, where));
     t->consumed_valid_samples = consumed; /* the closing evaluation is no part of the run's history */
     snprintf(where, sizeof where, "iteration %lld on %lld-sample draw from test set", (long long)t->iteration, shown);
-    return n ? evaluate_split(l, TX_SPLIT_TEST, 0, n, where) : TX_OK;
+    return n ? evaluate_split(l, TX_SPLIT_TEST, 0, n, where, &loss) : TX_OK;
 }
 
 static tx_status open_readers(loop *l)
@@ -394,6 +411,7 @@ tx_status tx_train_loop(tx_trainer *t, const tx_loop_data *data, tx_metrics *met
     TX_GOTO(tx_alloc(&l.round, (size_t)t->grid->size, sizeof *l.round, "the ranks' exits"));
     TX_GOTO(tx_saver_open(&l.saver, t));
     TX_GOTO(tx_saver_foresee(&l.saver));
+    TX_GOTO(tx_best_open(&l.best, t));
     TX_GOTO(open_readers(&l));
     tx_metrics_start(metrics, t);
     if (!t->cfg->skip_train) TX_GOTO(tx_step_profile_open(&l.profile, t, metrics->peak_flops));

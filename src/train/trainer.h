@@ -227,6 +227,9 @@ static inline double tx_trainer_decoupled_lr(const tx_trainer *t)
 void tx__trainer_train_length(tx_trainer *t);
 void tx__trainer_whole_length(tx_trainer *t);
 
+/* What its samples are: the model's kind, or conversations. */
+const tx_samples *tx_trainer_samples(const tx_trainer *t);
+
 /* How many numbers a sample has. */
 int64_t tx_trainer_row_len(const tx_trainer *t);
 
@@ -241,6 +244,9 @@ tx_status tx_trainer_require_idle(const tx_trainer *t, const char *what);
  * @client_state saved with it, NULL: none; rank 0's counts. TX_ERR_NUMERIC: a parameter is not finite; nothing is
  * written. */
 tx_status tx_trainer_save(tx_trainer *t, const char *dir, const char *tag, json_t *client_state);
+
+/* The same beside the run's own checkpoints: the run does not go on from it, and no older one is removed. */
+tx_status tx_trainer_save_apart(tx_trainer *t, const char *dir);
 
 #define TX_CLIENT_STATE "client_state" /* in a checkpoint's config */
 

@@ -3,9 +3,14 @@
 
 #include <string.h>
 
+const tx_samples *tx_trainer_samples(const tx_trainer *t)
+{
+    return t->cfg->finetune_data.n ? tx_samples_of(t->cfg) : t->model->type->samples;
+}
+
 int64_t tx_trainer_row_len(const tx_trainer *t)
 {
-    return t->model->type->samples->row_len(t->s);
+    return tx_trainer_samples(t)->row_len(t->s);
 }
 
 double tx__trainer_scale(const tx_trainer *t)
@@ -16,6 +21,7 @@ double tx__trainer_scale(const tx_trainer *t)
 tx_status tx__trainer_fill_batch(const tx_trainer *t, tx_batch *batch, const void *rows)
 {
     const tx_batch_rule rule = { .s = t->s,
+                                 .places = t->cfg->finetune_data.n > 0,
                                  .eod = t->eod,
                                  .eod_mask_loss = t->cfg->eod_mask_loss,
                                  .reset_position_ids = t->cfg->reset_position_ids,
@@ -26,7 +32,7 @@ tx_status tx__trainer_fill_batch(const tx_trainer *t, tx_batch *batch, const voi
 /* --dump-step: what of the samples is trained on. */
 static void keep_tokens(const tx_trainer *t, int64_t micro, const int32_t *rows)
 {
-    int64_t whole = tx_trainer_row_len(t), n = t->model->type->samples->row_len(t->length);
+    int64_t whole = tx_trainer_row_len(t), n = tx_trainer_samples(t)->row_len(t->length);
     for (int64_t j = 0; j < t->b; j++)
         memcpy(t->dump_tokens + (micro * t->b + j) * n, rows + j * whole, (size_t)n * sizeof *t->dump_tokens);
 }

@@ -483,7 +483,8 @@ tx_status tx__trainer_saved(tx_trainer *t, const char *dir, const tx_ckpt_state 
     return TX_OK;
 }
 
-tx_status tx_trainer_save(tx_trainer *t, const char *dir, const char *tag, json_t *client_state)
+/* *saved: what was, whose tag is the caller's */
+static tx_status save_now(tx_trainer *t, const char *dir, const char *tag, json_t *client_state, tx_ckpt_state *saved)
 {
     tx_snapshot what;
     tx_save *save = NULL;
@@ -498,10 +499,22 @@ tx_status tx_trainer_save(tx_trainer *t, const char *dir, const char *tag, json_
         tx_save_write(save);
         st = tx_save_finish(save, &more);
     }
-    tx_ckpt_state saved = what.state;
+    *saved = what.state;
     tx_snapshot_free(&what);
-    TX_TRY(tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), st));
+    return tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), st);
+}
+
+tx_status tx_trainer_save(tx_trainer *t, const char *dir, const char *tag, json_t *client_state)
+{
+    tx_ckpt_state saved;
+    TX_TRY(save_now(t, dir, tag, client_state, &saved));
     return tx__trainer_saved(t, dir, &saved);
+}
+
+tx_status tx_trainer_save_apart(tx_trainer *t, const char *dir)
+{
+    tx_ckpt_state saved;
+    return save_now(t, dir, NULL, NULL, &saved);
 }
 
 /* ---- loading ---- */

@@ -22,6 +22,8 @@ set_up() {
     printf '{"text": "and it came to %s"}\n' pass that >lambada.jsonl
     printf '{"context": "and it came", "choices": ["to pass", "%s"], "answer": %d}\n' unto 0 them 1 >questions.jsonl
     echo '31373 995' >numbers.txt
+    talks 1 24 >chats.jsonl
+    talks 25 30 >more-chats.jsonl
     head -n 130 docs.jsonl | tee 1 | gzip >data/1.jsonl.gz
     tail -n +131 docs.jsonl | tee 2 | gzip >data/2.jsonl.gz
     for i in 1 2; do

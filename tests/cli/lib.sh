@@ -32,6 +32,19 @@ small_data() {
     ok preprocess-data --input small.jsonl --output-prefix small --tokenizer-type NullTokenizer --vocab-size "$1"
 }
 
+# talks FIRST LAST: conversations on lines, every third with a prompt and a completion
+talks() {
+    local i
+    for i in $(seq "$1" "$2"); do
+        if [ $((i % 3)) -eq 0 ]; then
+            printf '{"prompt": "Count to %d.", "completion": " %s"}\n' $i "$(seq -s ' ' $i)"
+        else
+            printf '{"messages": [{"role": "user", "content": "What is %d and %d?"}, {"role": "assistant", "content": "It is %d."}]}\n' \
+                $i $i $((2 * i))
+        fi
+    done
+}
+
 # loss FILE: "iteration loss" of every log line
 losses() { sed -nE 's/^ iteration +([0-9]+)\/.*lm loss: ([0-9.E+-]+).*/\1 \2/p' "$1"; }
 

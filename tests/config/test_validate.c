@@ -8,6 +8,7 @@
 #define SIZES "--micro-batch-size 2 --seq-length 64 --lr 1e-3 --data-path d --vocab-file v --merge-file m "
 #define GOOD  SHAPE SIZES "--train-iters 10 "
 #define APART SHAPE "--micro-batch-size 2 --seq-length 64 --lr 1 --vocab-file v --merge-file m --train-iters 3 "
+#define TALKS SHAPE "--micro-batch-size 2 --seq-length 64 --lr 1e-3 --finetune-data d --vocab-file v --merge-file m "
 #define BERT  SHAPE "--micro-batch-size 2 --seq-length 64 --lr 1e-3 --data-path d --vocab-file v --train-iters 10 "
 #define SHOW  "--data-path d --seq-length 64 --micro-batch-size 2 --train-iters 3 "
 
@@ -242,6 +243,34 @@ static const struct broken {
       "pretrain-gpt needs --data-path" },
     { "evaluate", "--load L --data-path 1 a 2 b",
       "--data-path is a blend, which has no end: say with --eval-iters how much to evaluate" },
+    { "pretrain-gpt", TALKS "--train-iters 3 --data-path d",
+      "--finetune-data is the data, and another flag names some: give one of the two" },
+    { "pretrain-gpt", TALKS "--train-iters 3 --finetune-epochs 2",
+      "--finetune-epochs and --train-iters are the length of the run: give one of the two" },
+    { "pretrain-gpt", TALKS "--finetune-epochs 2 --loss-on-targets-only --loss-on-all-tokens",
+      "--loss-on-targets-only and --loss-on-all-tokens: give one of the two" },
+    { "pretrain-gpt", TALKS "--finetune-epochs 2 --reset-attention-mask",
+      "--eod-mask-loss, --reset-position-ids and --reset-attention-mask are for running text: conversations "
+      "(--finetune-data) do not see each other anyway; leave them out" },
+    { "pretrain-gpt", TALKS "--finetune-epochs 2 --fim-data",
+      "--fim-data is for running text, not for --finetune-data: leave it out" },
+    { "pretrain-gpt", TALKS "--finetune-epochs 2 --split 1,1,1",
+      "--split divides --data-path: give --finetune-valid-data FILE, and leave it out" },
+    { "pretrain-gpt", TALKS "--finetune-epochs 2 --data-order bigscience",
+      "--data-order bigscience: conversations (--finetune-data) have the order keyed; leave it out" },
+    { "pretrain-gpt", TALKS "--finetune-epochs 2 --tokenizer-type NullTokenizer --vocab-size 9",
+      "--tokenizer-type NullTokenizer has no text, which --finetune-data is" },
+    { "pretrain-gpt", TALKS "--finetune-epochs 2 --tokenizer-type BertWordPieceCase",
+      "--tokenizer-type BertWordPieceCase is for BERT, and does not keep the text that --finetune-data is" },
+    { "pretrain-gpt", TALKS "--finetune-epochs 2 --save-best", "--save-best needs --save" },
+    { "pretrain-gpt", TALKS "--finetune-epochs 2 --save-best --save S --eval-iters 0",
+      "--save-best needs evaluations, and there are none with --eval-iters 0" },
+    { "pretrain-gpt", GOOD "--finetune-epochs 2", "--finetune-epochs needs --finetune-data" },
+    { "pretrain-gpt", GOOD "--no-finetune-packing", "--no-finetune-packing needs --finetune-data" },
+    { "pretrain-gpt", GOOD "--loss-on-targets-only",
+      "--loss-on-targets-only needs --finetune-data, JSON lines that say what is an answer: running text has no "
+      "targets "
+      "of its own" },
     { "pretrain-gpt", GOOD "--data-path a 1", "--data-path: a stands where a weight should, before 1" },
     { "pretrain-gpt", GOOD "--dump-step zero D",
       "--dump-step zero is not a step; it takes a step from 1 on and a folder" },

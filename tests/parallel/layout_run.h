@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "data/bert_dataset.h"
+#include "data/finetune_dataset.h"
 #include "train/trainer.h"
 
 enum { MAX_RANKS = 8, MAX_STEPS = 16, N_SCORED = 13 }; /* samples: no whole number of batches */
@@ -56,6 +57,33 @@ static inline void sample_pair(int32_t *row, int64_t sample, int64_t s, int64_t 
     }
 }
 
+/* The same as conversations, of 3 to 8 tokens each, the later half of which are an answer; what is left is padding. */
+static inline void sample_places(int32_t *row, int64_t sample, int64_t s, int64_t vocab)
+{
+    const tx_rng rng = { .seed = 79, .stream = (uint32_t)sample };
+    tx_finetune_place *place = (tx_finetune_place *)row;
+    int32_t token[64];
+    uint32_t w[4];
+    TX_ASSERT(s < 64);
+    sample_tokens(token, sample, s, vocab);
+    for (int64_t at = 0, n; at < s; at += n) {
+        tx_rng_u32x4(&rng, (uint64_t)at, w);
+        n = 3 + w[0] % 6;
+        if (n > s - at) n = s - at;
+        for (int64_t i = 0; i < n; i++)
+            place[at + i] =
+                (tx_finetune_place){ token[at + i], i + 1 < n && i + 1 >= n / 2 ? token[at + i + 1] : -1, (int32_t)i };
+    }
+}
+
+/* What a run's samples are dealt by. */
+static inline void sample_of(const tx_trainer *t, int32_t *row, int64_t sample)
+{
+    (t->cfg->finetune_data.n           ? sample_places
+     : t->model->type->samples->masked ? sample_pair
+                                       : sample_tokens)(row, sample, t->s, t->model->vocab_size);
+}
+
 /* A rank's micro-batches, dealt out as the sampler does. */
 typedef struct dealer {
     const tx_trainer *t;
@@ -69,9 +97,7 @@ static inline tx_status deal(void *user, int64_t micro, const void **rows)
     const tx_trainer *t = d->t;
     int64_t first =
         d->begin + (micro * tx_grid_size(t->grid, TX_AXIS_DATA) + tx_grid_rank(t->grid, TX_AXIS_DATA)) * t->b;
-    for (int64_t j = 0; j < t->b; j++)
-        (t->model->type->samples->masked ? sample_pair : sample_tokens)(d->rows + j * tx_trainer_row_len(t), first + j,
-                                                                        t->s, t->model->vocab_size);
+    for (int64_t j = 0; j < t->b; j++) sample_of(t, d->rows + j * tx_trainer_row_len(t), first + j);
     *rows = d->rows;
     return TX_OK;
 }

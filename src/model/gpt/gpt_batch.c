@@ -1,4 +1,5 @@
 /* gpt_batch.c - what a GPT sees of samples of s + 1 tokens, and what its losses sum to. */
+#include "data/finetune_dataset.h"
 #include "model/gpt/gpt.h"
 
 void tx__gpt_shape(const tx_model *m, const tx_config *cfg, tx_batch *batch, int64_t s, int64_t b)
@@ -9,13 +10,46 @@ void tx__gpt_shape(const tx_model *m, const tx_config *cfg, tx_batch *batch, int
     batch->weight = batch->loss = tx_tensor1(dry, TX_F32, s * b);
     if (m->z_weight > 0) batch->other_loss = batch->loss;
     if (m->is_taught) batch->taught = batch->loss;
-    if (cfg->reset_attention_mask) batch->first_key = batch->token;
+    if (cfg->reset_attention_mask || (cfg->finetune_data.n && cfg->finetune_packing)) batch->first_key = batch->token;
 }
 
-/* Rows of s+1 ids, or of more of which the first are taken, to s-major inputs, labels and weights. A weight is mask / Σ
- * mask, so that the objective is the micro-batch's mean loss. */
+/* A weight is mask / Σ mask, so that the objective is the micro-batch's mean loss. */
+static void share_weight(tx_batch *batch, int64_t n_counted, double scale)
+{
+    float *weight = batch->weight.data, each = n_counted ? (float)(scale / (double)n_counted) : 0;
+    for (int64_t i = 0; i < batch->weight.dim[0]; i++) weight[i] *= each;
+}
+
+/* Rows of conversations. What has no label has the token itself, of weight 0. */
+static tx_status collate_places(const tx_model *m, tx_batch *batch, const tx_finetune_place *rows,
+                                const tx_batch_rule *rule)
+{
+    int64_t s = batch->token.dim[0], b = batch->token.dim[1], n_counted = 0, row = rule->s ? rule->s : s;
+    int32_t *token = batch->token.data, *position = batch->position.data, *label = batch->label.data;
+    int32_t *first_key = batch->first_key.data;
+    float *weight = batch->weight.data;
+    for (int64_t j = 0; j < b; j++)
+        for (int64_t i = 0; i < s; i++) {
+            const tx_finetune_place *p = &rows[j * row + i];
+            int64_t at = i * b + j;
+            bool counted = p->label >= 0;
+            label[at] = counted ? p->label : p->id;
+            TX_TRY(tx_check_id(m, p->id));
+            TX_TRY(tx_check_id(m, label[at]));
+            token[at] = p->id;
+            position[at] = p->position;
+            if (first_key) first_key[at] = (int32_t)i - p->position;
+            weight[at] = counted;
+            n_counted += counted;
+        }
+    share_weight(batch, n_counted, rule->scale);
+    return TX_OK;
+}
+
+/* Rows of s+1 ids, or of more of which the first are taken, to s-major inputs, labels and weights. */
 tx_status tx__gpt_collate(const tx_model *m, tx_batch *batch, const void *rows, const tx_batch_rule *rule)
 {
+    if (rule->places) return collate_places(m, batch, rows, rule);
     int64_t s = batch->token.dim[0], b = batch->token.dim[1], n_counted = 0;
     int64_t row = rule->s ? rule->s + 1 : s + 1;
     int32_t *token = batch->token.data, *position = batch->position.data, *label = batch->label.data;
@@ -37,8 +71,7 @@ tx_status tx__gpt_collate(const tx_model *m, tx_batch *batch, const void *rows, 
             n_counted += counted;
         }
     }
-    float each = n_counted ? (float)(rule->scale / (double)n_counted) : 0;
-    for (int64_t i = 0; i < s * b; i++) weight[i] *= each;
+    share_weight(batch, n_counted, rule->scale);
     return TX_OK;
 }
 
