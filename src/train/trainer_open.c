@@ -68,9 +68,6 @@ static tx_status check_args(const tx_trainer_args *args)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "%s is for GPT and BERT: which scores of the model %s are meant is not known", logits_flag,
                        client->model->name);
-    if (cfg->z_loss_weight > 0 && client && client->model)
-        return TX_FAIL(TX_ERR_UNSUPPORTED, "--z-loss-weight is for a GPT: the model %s has losses of its own",
-                       client->model->name);
     if (!args->train || !client || tx_save_kind(cfg) == TX_CKPT_NATIVE) return TX_OK;
     if (client->model)
         return TX_FAIL(
