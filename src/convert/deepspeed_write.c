@@ -235,6 +235,32 @@ static tx_py *param_shapes(tx__file *f, const tx__rank *r)
     return all;
 }
 
+static void set_int(tx__file *f, tx_py *dict, const char *key, int64_t v)
+{
+    tx__set(f, dict, key, tx_py_of_int(f->a, v));
+}
+
+/* The state of DeepSpeed's RandomLTDScheduler, which loads it where its own file has random-LTD enabled. */
+static const tx_py *random_ltd(tx__file *f)
+{
+    const tx_config *cfg = f->c->cfg;
+    int64_t n = f->c->src->state.iteration, tokens = 0, last, layers = tx_config_n_dropping(cfg);
+    if (!cfg->random_ltd) return tx_py_none(f->a);
+    for (int64_t i = 1; i <= n; i = last + 1) {
+        int64_t each = tx_config_reserved_length(cfg, i, &last) * layers;
+        each += cfg->random_ltd_max_value * (cfg->num_layers - layers);
+        if (last > n) last = n;
+        tokens += (last - i + 1) * cfg->global_batch_size * each;
+    }
+    tx_py *state = tx_py_dict(f->a);
+    set_int(f, state, "consumed_layer_tokens", tokens);
+    set_int(f, state, "current_steps", n - 1);
+    set_int(f, state, "current_value", tx_config_reserved_length(cfg, n ? n : 1, &last));
+    set_int(f, state, "min_value", cfg->random_ltd_min_value);
+    set_int(f, state, "max_value", cfg->random_ltd_max_value);
+    return state;
+}
+
 static void set_parameters(tx__file *f, tx_py *root, const tx__rank *r)
 {
     tx_py_arena *a = f->a;
@@ -250,12 +276,7 @@ static void set_parameters(tx__file *f, tx_py *root, const tx__rank *r)
     const tx_py *scheduler = f->c->with_optim ? tx__scheduler(f) : NULL;
     tx__set(f, root, "lr_scheduler", scheduler ? scheduler : tx_py_none(a));
     tx__set(f, root, "data_sampler", tx_py_none(a));
-    tx__set(f, root, "random_ltd", tx_py_none(a));
-}
-
-static void set_int(tx__file *f, tx_py *dict, const char *key, int64_t v)
-{
-    tx__set(f, dict, key, tx_py_of_int(f->a, v));
+    tx__set(f, root, "random_ltd", random_ltd(f));
 }
 
 /* Of each layer that has some. */
