@@ -35,7 +35,7 @@ int64_t tx_engine_n_params(const tx_engine *e)
 tx_engine_memory tx_engine_memory_of(const tx_engine *e)
 {
     tx_memory m = tx_trainer_memory(e->trainer);
-    return (tx_engine_memory){ .params = (int64_t)(m.params + m.persistent + m.gathered),
+    return (tx_engine_memory){ .params = (int64_t)(m.params + m.persistent + m.gathered + m.teacher),
                                .grads = (int64_t)(m.grads + m.buckets),
                                .optimizer = (int64_t)m.optimizer,
                                .activations = (int64_t)(m.activations + m.host_activations),

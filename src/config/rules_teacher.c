@@ -19,6 +19,29 @@ static void rule_student_has_a_teacher(const tx__check *k)
         tx__violate(k->v, "--%s is for a GPT: leave it out with --model-type BERT", flag);
 }
 
+/* As far as it is known: from its checkpoint, or the flags. */
+static int64_t teacher_layers(const tx__check *k)
+{
+    const json_t *read = json_object_get(k->c->teacher, "num_layers");
+    return read ? json_integer_value(read) : k->g->num_layers_teacher ? k->c->num_layers_teacher : 0;
+}
+
+static void rule_stages_have_teachers_layers(const tx__check *k)
+{
+    int64_t n = teacher_layers(k), p = k->c->pipeline_model_parallel_size, parts = p * tx_config_chunks(k->c);
+    if (!is_taught(k) || !n || !tx__layout_is_known(k) || k->bad->num_layers_teacher) return;
+    if (n < p)
+        tx__violate(k->v,
+                    "the teacher's %lld layers are fewer than --pipeline-model-parallel-size %lld: each stage has some "
+                    "of them",
+                    (long long)n, (long long)p);
+    else if (parts > p && n % parts)
+        tx__violate(k->v,
+                    "the teacher's %lld layers are not divisible by the %lld parts that "
+                    "--num-layers-per-virtual-pipeline-stage makes of the student",
+                    (long long)n, (long long)parts);
+}
+
 static void rule_teacher_has_a_student(const tx__check *k)
 {
     const struct {
@@ -37,6 +60,7 @@ static void rule_teacher_has_a_student(const tx__check *k)
 
 const tx__rule tx__rules_teacher[] = {
     { "pretrain", rule_student_has_a_teacher },
+    { "pretrain", rule_stages_have_teachers_layers },
     { "pretrain", rule_teacher_has_a_student },
     { NULL, NULL },
 };

@@ -57,6 +57,15 @@ static const struct broken {
     { "plan", GOOD "--mos", "--mos needs --load-teacher, the model that teaches, or its --num-layers-teacher" },
     { "pretrain-gpt", GOOD "--kd --mos --load-teacher t",
       "--kd and --mos: the same loss under two names, give one of the two" },
+    { "pretrain-gpt",
+      GOOD "--kd --load-teacher t --num-layers-teacher 1 --pipeline-model-parallel-size 2 --world-size 2",
+      "the teacher's 1 layers are fewer than --pipeline-model-parallel-size 2: each stage has some of them" },
+    { "pretrain-gpt",
+      GOOD "--kd --load-teacher t --num-layers-teacher 6 --pipeline-model-parallel-size 2 --world-size 2 "
+           "--global-batch-size 8 --num-layers 4 --num-layers-per-virtual-pipeline-stage 1",
+      "the teacher's 6 layers are not divisible by the 4 parts that --num-layers-per-virtual-pipeline-stage makes of "
+      "the "
+      "student" },
     { "pretrain-gpt", GOOD "--kd-beta-ce 2", "--kd-beta-ce needs --kd or --mos" },
     { "pretrain-gpt", GOOD "--load-teacher t", "--load-teacher needs --kd or --mos" },
     { "pretrain-gpt", GOOD "--kd --load-teacher t --kd-temp 0", "--kd-temp 0 is too small; allowed: at least 0.001" },
