@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 
 tx_status tx_conversations_open(tx_conversations *c, const tx_config *cfg, const tx_tokenizer *tok)
 {
@@ -91,12 +92,26 @@ static tx_status put_stretch(tx_conversations *c, const char *text, const char *
 
 /* ---------------------------------------------------------------- messages */
 
+/* A model that has learnt it may go on after it. */
+static void warn_of_end(const tx_conversations *c)
+{
+    const char *end = c->chat.is.assistant.end;
+    if (!end || !*end || strstr(end, TX_CHAT_EOS) || tx_tokenizer_special(c->tok, end) >= 0) return;
+    tx_warn_once(
+        "chat template %s: the tokenizer has no token \"%s\", so what ends an answer is spelled; let generation "
+        "stop at that text (--stop)",
+        c->chat.name, end);
+}
+
 static tx_status encode_messages(tx_conversations *c, const json_t *messages, tx_ids *out)
 {
     tx_marked_text *t = &c->text;
     t->text.len = t->mark.len = 0;
-    if (!c->has_chat) TX_TRY(tx_chat_template_open(&c->chat, c->cfg));
-    c->has_chat = true;
+    if (!c->has_chat) {
+        TX_TRY(tx_chat_template_open(&c->chat, c->cfg));
+        c->has_chat = true;
+        warn_of_end(c);
+    }
     TX_TRY(tx_chat_render(&c->chat, messages, t));
     for (size_t at = 0, end; at < t->text.len; at = end) {
         for (end = at; end < t->text.len && !(t->mark.data[end] & TX_MARK_EOD);) end++;

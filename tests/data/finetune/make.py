@@ -36,7 +36,7 @@ TEMPLATES = {
               "{% set content = '<<SYS>>\n' + system_message + '\n<</SYS>>\n\n' + message['content'] %}{% else %}"
               "{% set content = message['content'] %}{% endif %}{% if message['role'] == 'user' %}"
               "{{ '<s>' + '[INST] ' + content.strip() + ' [/INST]' }}{% elif message['role'] == 'assistant' %}{{ ' ' }}"
-              "{% generation %}{{ content.strip() + ' ' + '</s>' }}{% endgeneration %}{% endif %}{% endfor %}",
+              "{% generation %}{{ content.strip() + ' ' + eos_token }}{% endgeneration %}{% endif %}{% endfor %}",
     "llama3": "{% for message in messages %}{% if loop.index0 == 0 %}{{ '<|begin_of_text|>' }}{% endif %}"
               "{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' }}{% if message['role'] == 'assistant' %}"
               "{% generation %}{{ message['content'] | trim + '<|eot_id|>' }}{% endgeneration %}{% else %}"
