@@ -315,6 +315,20 @@ static tx_status read_message(message *m, const tx_chat_template *t, const json_
     return TX_OK;
 }
 
+/* Which of a message's texts are answer. */
+typedef struct answers {
+    char prefix, content, suffix; /* marks; `content` is its end's, too */
+} answers;
+
+/* Of message i. */
+static answers answers_of(const message *m, size_t i, size_t n_prompt)
+{
+    char all = TX_MARK_ANSWER;
+    if (!n_prompt) return (answers){ 0, m->role == TX_CHAT_ASSISTANT ? all : 0, 0 };
+    if (i < n_prompt) return (answers){ 0, 0, 0 };
+    return (answers){ i > n_prompt ? all : 0, all, all };
+}
+
 static tx_status put_system(tx_marked_text *out, const tx_chat_template *t, const char *content, size_t n)
 {
     const tx_chat_role *role = &t->is.system;
@@ -325,15 +339,15 @@ static tx_status put_system(tx_marked_text *out, const tx_chat_template *t, cons
 }
 
 /* @system goes before its content; role TX_CHAT_ROLES: none */
-static tx_status put_message(tx_marked_text *out, const tx_chat_template *t, const message *m, const message *system)
+static tx_status put_message(tx_marked_text *out, const tx_chat_template *t, const message *m, const message *system,
+                             answers mark)
 {
     const tx_chat_role *role = m->role == TX_CHAT_USER ? &t->is.user : &t->is.assistant;
-    char mark = m->role == TX_CHAT_ASSISTANT ? TX_MARK_ANSWER : 0;
-    TX_TRY(put(out, role->prefix, 0));
+    TX_TRY(put(out, role->prefix, mark.prefix));
     if (system->role == TX_CHAT_SYSTEM) TX_TRY(put_system(out, t, system->content, system->n));
-    TX_TRY(tx_marked_append(out, m->content, m->n, mark));
-    TX_TRY(put(out, role->end, mark));
-    return put(out, role->suffix, 0);
+    TX_TRY(tx_marked_append(out, m->content, m->n, mark.content));
+    TX_TRY(put(out, role->end, mark.content));
+    return put(out, role->suffix, mark.suffix);
 }
 
 /* The system's message: the first one, the template's own, or none. */
@@ -347,7 +361,7 @@ static tx_status find_system(message *m, const tx_chat_template *t, const json_t
     return TX_OK;
 }
 
-tx_status tx_chat_render(const tx_chat_template *t, const json_t *messages, tx_marked_text *out)
+tx_status tx_chat_render(const tx_chat_template *t, const json_t *messages, size_t n_prompt, tx_marked_text *out)
 {
     message system, m;
     size_t n = json_array_size(messages), n_answers = 0;
@@ -364,7 +378,10 @@ tx_status tx_chat_render(const tx_chat_template *t, const json_t *messages, tx_m
         if (system.role == TX_CHAT_SYSTEM && m.role != TX_CHAT_USER)
             return TX_FAIL(TX_ERR_FORMAT, "message %zu: the chat template %s wants a user's message after the system's",
                            i + 1, t->name);
-        TX_TRY(put_message(out, t, &m, &system));
+        if (n_prompt && i == n_prompt && m.role != TX_CHAT_ASSISTANT)
+            return TX_FAIL(TX_ERR_FORMAT, "message %zu, which the completion begins with, is not of the assistant",
+                           i + 1);
+        TX_TRY(put_message(out, t, &m, &system, answers_of(&m, i, n_prompt)));
         system.role = TX_CHAT_ROLES;
         n_answers += m.role == TX_CHAT_ASSISTANT;
     }

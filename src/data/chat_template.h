@@ -45,7 +45,9 @@ tx_status tx_chat_template_open(tx_chat_template *out, const tx_config *cfg);
 void tx_chat_template_close(tx_chat_template *t); /* a zeroed one is fine */
 
 /* Appends the text of `messages`, an array of {"role": "user", "content": "..."}.
- * TX_ERR_FORMAT: a role or content that cannot be, no answer or an empty one; what is wrong, not where. */
-tx_status tx_chat_render(const tx_chat_template *t, const json_t *messages, tx_marked_text *out);
+ * @n_prompt how many of them only ask: of the rest all is answer, but what stands before the first of them, which is
+ * the assistant's; 0: all may have answers, which are the assistant's contents with what ends them TX_ERR_FORMAT: a
+ * role or content that cannot be, no answer or an empty one; what is wrong, not where. */
+tx_status tx_chat_render(const tx_chat_template *t, const json_t *messages, size_t n_prompt, tx_marked_text *out);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 
 tx_status tx_conversations_open(tx_conversations *c, const tx_config *cfg, const tx_tokenizer *tok)
 {
@@ -91,20 +92,58 @@ static tx_status put_stretch(tx_conversations *c, const char *text, const char *
 
 /* ---------------------------------------------------------------- messages */
 
+/* A model that has learnt it may go on after it. */
+static void warn_of_end(const tx_conversations *c)
+{
+    const char *end = c->chat.is.assistant.end;
+    if (!end || !*end || strstr(end, TX_CHAT_EOS) || tx_tokenizer_special(c->tok, end) >= 0) return;
+    tx_warn_once(
+        "chat template %s: the tokenizer has no token \"%s\", so what ends an answer is spelled; let generation "
+        "stop at that text (--stop)",
+        c->chat.name, end);
+}
+
+/* The messages as marked text into c->text. */
+static tx_status render(tx_conversations *c, const json_t *messages, size_t n_prompt)
+{
+    c->text.text.len = c->text.mark.len = 0;
+    if (!c->has_chat) {
+        TX_TRY(tx_chat_template_open(&c->chat, c->cfg));
+        c->has_chat = true;
+        warn_of_end(c);
+    }
+    return tx_chat_render(&c->chat, messages, n_prompt, &c->text);
+}
+
+/* The first n bytes of c->text. */
+static tx_status encode_text(tx_conversations *c, size_t n, tx_ids *out)
+{
+    const char *text = c->text.text.data, *mark = c->text.mark.data;
+    for (size_t at = 0, end; at < n; at = end + 1) {
+        for (end = at; end < n && !(mark[end] & TX_MARK_EOD);) end++;
+        TX_TRY(put_stretch(c, text + at, mark + at, end - at, out));
+        if (end < n) TX_TRY(put_id(out, tx_tokenizer_eod(c->tok), mark[end] & TX_MARK_ANSWER));
+    }
+    return TX_OK;
+}
+
 static tx_status encode_messages(tx_conversations *c, const json_t *messages, tx_ids *out)
 {
-    tx_marked_text *t = &c->text;
-    t->text.len = t->mark.len = 0;
-    if (!c->has_chat) TX_TRY(tx_chat_template_open(&c->chat, c->cfg));
-    c->has_chat = true;
-    TX_TRY(tx_chat_render(&c->chat, messages, t));
-    for (size_t at = 0, end; at < t->text.len; at = end) {
-        for (end = at; end < t->text.len && !(t->mark.data[end] & TX_MARK_EOD);) end++;
-        TX_TRY(put_stretch(c, t->text.data + at, t->mark.data + at, end - at, out));
-        if (end == t->text.len) break;
-        TX_TRY(put_id(out, tx_tokenizer_eod(c->tok), t->mark.data[end] & TX_MARK_ANSWER));
-        end++;
-    }
+    TX_TRY(render(c, messages, 0));
+    return encode_text(c, c->text.text.len, out);
+}
+
+/* The completion begins where the tokens of all and those of the prompt alone part. */
+static tx_status encode_reply(tx_conversations *c, const json_t *messages, size_t n_prompt, tx_ids *out)
+{
+    size_t begin = out->n, n = 0, same = 0;
+    TX_TRY(render(c, messages, n_prompt));
+    while (!(c->text.mark.data[n] & TX_MARK_ANSWER)) n++;
+    TX_TRY(encode_text(c, c->text.text.len, out));
+    c->prompt.n = 0;
+    TX_TRY(encode_text(c, n, &c->prompt));
+    while (same < c->prompt.n && begin + same < out->n && c->prompt.id[same] / 2 == out->id[begin + same] / 2) same++;
+    for (size_t i = begin + same; i < out->n; i++) out->id[i] |= 1;
     return TX_OK;
 }
 
@@ -151,6 +190,20 @@ static tx_status encode_completion(tx_conversations *c, const json_t *prompt, co
     return put_id(out, tx_tokenizer_eod(c->tok), true);
 }
 
+/* Both as messages. */
+static tx_status encode_messages_of_both(tx_conversations *c, const json_t *prompt, const json_t *completion,
+                                         tx_ids *out)
+{
+    if (!json_array_size(prompt) || !json_array_size(completion))
+        return TX_FAIL(TX_ERR_FORMAT, "the %s has no message", json_array_size(prompt) ? "completion" : "prompt");
+    json_t *all = json_copy((json_t *)prompt);
+    tx_status st = all && !json_array_extend(all, (json_t *)completion)
+                       ? encode_reply(c, all, json_array_size(prompt), out)
+                       : TX_FAIL(TX_ERR_NOMEM, "not enough memory for a conversation");
+    json_decref(all);
+    return st;
+}
+
 /* ---------------------------------------------------------------- a line */
 
 static tx_status encode_object(tx_conversations *c, const json_t *line, tx_ids *out)
@@ -162,9 +215,9 @@ static tx_status encode_object(tx_conversations *c, const json_t *line, tx_ids *
     if (messages) return encode_messages(c, messages, out);
     if (!prompt || !completion)
         return TX_FAIL(TX_ERR_FORMAT, "has neither \"messages\" nor \"prompt\" and \"completion\"");
+    if (json_is_array(prompt) && json_is_array(completion)) return encode_messages_of_both(c, prompt, completion, out);
     if (!json_is_string(prompt) || !json_is_string(completion))
-        return TX_FAIL(TX_ERR_FORMAT, "\"%s\" is not a text; messages have their own form, \"messages\"",
-                       json_is_string(prompt) ? "completion" : "prompt");
+        return TX_FAIL(TX_ERR_FORMAT, "\"prompt\" and \"completion\" are not two texts, nor two arrays of messages");
     return encode_completion(c, prompt, completion, out);
 }
 

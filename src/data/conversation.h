@@ -1,12 +1,12 @@
 /* conversation.h - conversations of JSON lines as token ids, with what of them the loss is of.
  *
- *      {"prompt": "...", "completion": "..."}                        the completion, and the token that ends it
- *      {"messages": [{"role": "user", "content": "..."}, ...]}       the assistant's messages, as the chat template
- * ends them
+ *      {"prompt": "...", "completion": "..."}                      the completion, and the token that ends it
+ *      {"messages": [{"role": "user", "content": "..."}, ...]}     the assistant's messages with what ends them
+ *      {"prompt": [message, ...], "completion": [message, ...]}    all after what an answer begins with
  *
- *  Ids and masks are those of TRL's SFTTrainer: completion_mask of the first form, to which the tokenizer adds what it
- * adds before every text, and assistant_masks of the second, to which it adds nothing. A token is of an answer if a
- * byte of it is. */
+ *  Ids and masks are those of TRL's SFTTrainer: completion_mask of the first and the last form, assistant_masks of the
+ *  second. To the first the tokenizer adds what it adds before every text, to messages nothing. A token is of an answer
+ *  if a byte of it is. */
 #ifndef TX_DATA_CONVERSATION_H
 #define TX_DATA_CONVERSATION_H
 

@@ -58,7 +58,7 @@ typedef struct tx_chat_texts {
         .trim = true, .system_in_user = true,                                                                           \
         .system = { .prefix = "<<SYS>>\n", .suffix = "\n<</SYS>>\n\n" },                                                \
         .user = { .prefix = "<s>[INST] ", .suffix = " [/INST]" },                                                       \
-        .assistant = { .prefix = " ", .end = " </s>" },                                                                 \
+        .assistant = { .prefix = " ", .end = " " TX_CHAT_EOS },                                                                 \
         .tells = { "[INST]", "<<SYS>>" })                                                                               \
     X(TX_CHAT_LLAMA3, "llama3",                                                                                         \
         .begin = "<|begin_of_text|>", .trim = true,                                                                     \

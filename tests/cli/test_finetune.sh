@@ -47,6 +47,8 @@ grep -F -- '--finetune-epochs 2: 16 samples, --train-iters 4' out >found || die 
 grep -F 'on 3-sample draw from validation set' out >found || die "not all of the validation data is evaluated"
 ok pretrain-gpt "${how[@]}" "${model[@]}" --no-finetune-packing --finetune-epochs 1
 grep -F '24 conversations in 24 rows' out >found || die "rows have more than one conversation"
+ok inspect-samples "${how[@]}" --chat-template chatml --seq-length 160 --finetune-epochs 1
+grep -F 'the tokenizer has no token "<|im_end|>"' err >found || die "nothing is said of what ends an answer"
 ok plan "${how[@]}" --num-layers 2 --hidden-size 32 --num-attention-heads 4 --max-position-embeddings 128 --finetune-epochs 2
 
 # ---- what is wrong

@@ -5,6 +5,8 @@
 #include "data/pack_rows.h"
 #include "support.h"
 
+enum { N = 58 }; /* stored conversations */
+
 static tx_tokenizer *tok;
 
 static int open_tokenizer(void **state)
@@ -71,7 +73,7 @@ static void ids_and_masks_are_trls(void **state)
         tx_conversations_close(&c);
         json_decref(e);
     }
-    assert_int_equal(n, 50);
+    assert_int_equal(n, N);
     tx_ids_free(&ids);
     tx_corpus_close(corpus);
     fclose(expected);
@@ -91,12 +93,12 @@ static void rows_are_as_full_as_trls(void **state)
     (void)state;
     json_t *all = load("finetune/packed.json"), *lengths = json_object_get(all, "lengths");
     json_t *rows = json_object_get(all, "rows");
-    int64_t len[50], got[50] = { 0 }, trl[50] = { 0 }, row = json_integer_value(json_object_get(all, "row"));
-    bool seen[50] = { false };
+    int64_t len[N], got[N] = { 0 }, trl[N] = { 0 }, row = json_integer_value(json_object_get(all, "row"));
+    bool seen[N] = { false };
     tx_packed_rows p;
-    assert_int_equal(json_array_size(lengths), 50);
-    for (size_t i = 0; i < 50; i++) len[i] = json_integer_value(json_array_get(lengths, i));
-    ASSERT_OK(tx_pack_rows(&p, len, 50, row, false));
+    assert_int_equal(json_array_size(lengths), N);
+    for (size_t i = 0; i < N; i++) len[i] = json_integer_value(json_array_get(lengths, i));
+    ASSERT_OK(tx_pack_rows(&p, len, N, row, false));
     assert_int_equal(p.n_rows, json_array_size(rows));
     for (int64_t r = 0; r < p.n_rows; r++) {
         const json_t *one = json_array_get(rows, (size_t)r);
@@ -109,7 +111,7 @@ static void rows_are_as_full_as_trls(void **state)
         assert_in_range(got[r], 1, row);
     }
     assert_int_equal(p.begin[0], 0);
-    assert_int_equal(p.begin[p.n_rows], 50);
+    assert_int_equal(p.begin[p.n_rows], N);
     qsort(got, (size_t)p.n_rows, sizeof *got, by_size);
     qsort(trl, (size_t)p.n_rows, sizeof *trl, by_size);
     assert_memory_equal(got, trl, (size_t)p.n_rows * sizeof *got);
@@ -169,7 +171,11 @@ static void a_line_that_is_no_conversation_is_named(void **state)
         { "{\"prompt\": \"x\"}", "f.jsonl: line 7: has neither" },
         { "{\"prompt\": \"x\", \"completion\": \"\"}", "f.jsonl: line 7: the completion is empty" },
         { "{\"prompt\": \"x\", \"completion\": \"<|endoftext|>\"}", "f.jsonl: line 7: the completion is empty" },
-        { "{\"prompt\": [], \"completion\": \"x\"}", "f.jsonl: line 7: \"prompt\" is not a text" },
+        { "{\"prompt\": [], \"completion\": \"x\"}",
+          "f.jsonl: line 7: \"prompt\" and \"completion\" are not two texts, nor two arrays of messages" },
+        { "{\"prompt\": [], \"completion\": []}", "f.jsonl: line 7: the prompt has no message" },
+        { "{\"prompt\": [" USER "], \"completion\": [" USER "]}",
+          "f.jsonl: line 7: message 2, which the completion begins with, is not of the assistant" },
         { "{\"prompt\": \"\", \"messages\": []}", "give one of the two forms" },
         { "{\"prompt\": \"x\",", "f.jsonl: line 7, column" },
         { "[1]", "f.jsonl: line 7: is an array, not a JSON object" },

@@ -36,7 +36,7 @@ TEMPLATES = {
               "{% set content = '<<SYS>>\n' + system_message + '\n<</SYS>>\n\n' + message['content'] %}{% else %}"
               "{% set content = message['content'] %}{% endif %}{% if message['role'] == 'user' %}"
               "{{ '<s>' + '[INST] ' + content.strip() + ' [/INST]' }}{% elif message['role'] == 'assistant' %}{{ ' ' }}"
-              "{% generation %}{{ content.strip() + ' ' + '</s>' }}{% endgeneration %}{% endif %}{% endfor %}",
+              "{% generation %}{{ content.strip() + ' ' + eos_token }}{% endgeneration %}{% endif %}{% endfor %}",
     "llama3": "{% for message in messages %}{% if loop.index0 == 0 %}{{ '<|begin_of_text|>' }}{% endif %}"
               "{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' }}{% if message['role'] == 'assistant' %}"
               "{% generation %}{{ message['content'] | trim + '<|eot_id|>' }}{% endgeneration %}{% else %}"
@@ -49,6 +49,10 @@ TEMPLATES = {
               "{{ '### Response:\n' }}{% generation %}{{ message['content'] + eos_token }}{% endgeneration %}{{ '\n\n' }}"
               "{% endif %}{% endfor %}",
 }
+
+# What the prompt ends with, where the answer is asked for.
+ASKS = {"chatml": "<|im_start|>assistant\n", "llama3": "<|start_header_id|>assistant<|end_header_id|>\n\n",
+        "zephyr": "<|assistant|>\n", "alpaca": "### Response:\n"}
 
 
 def make_tokenizer():
@@ -94,6 +98,11 @@ def make_samples():
         for _ in range(r.randint(1, 3)):
             m += [{"role": "user", "content": text(r, 12)}, {"role": "assistant", "content": text(r, 16)}]
         samples.append((names[i % len(names)], {"messages": m}))
+    for i in range(8):
+        m = [{"role": "user", "content": text(r, 12)}, {"role": "assistant", "content": text(r, 16)}]
+        prompt = [{"role": "system", "content": text(r, 8)}] if i % 3 == 0 else []
+        more = [{"role": "user", "content": text(r, 12)}, {"role": "assistant", "content": text(r, 16)}] if i % 2 else []
+        samples.append((list(ASKS)[i % 4] + "+", {"prompt": prompt + m[:1], "completion": m[1:] + more}))
     return samples
 
 
@@ -102,9 +111,14 @@ def model(n):
 
 
 def run(tok, rows, name, **how):
+    both = name is not None and name.endswith("+")  # prompts and completions of messages
+    name = name.rstrip("+") if name else None
     tok.chat_template = TEMPLATES.get(name)
+    if both:
+        tok.chat_template += "{% if add_generation_prompt %}{{ '" + ASKS[name] + "' }}{% endif %}"
     args = SFTConfig(output_dir="/tmp/trl-golden", report_to=[], use_cpu=True, bf16=False, eos_token=EOS, pad_token=EOS,
-                     assistant_only_loss=name is not None, completion_only_loss=name is None,
+                     assistant_only_loss=name is not None and not both,
+                     completion_only_loss=name is None or both,
                      per_device_train_batch_size=1, **how)
     return SFTTrainer(model(len(tok)), args, train_dataset=Dataset.from_list(rows), processing_class=tok).train_dataset
 
@@ -118,12 +132,12 @@ def mask_of(row):
 def main():
     tok, samples = make_tokenizer(), make_samples()
     expected = [None] * len(samples)
-    for name in [None, *TEMPLATES]:
+    for name in [None, *TEMPLATES, *(n + "+" for n in ASKS)]:
         which = [i for i, (n, _) in enumerate(samples) if n == name]
         made = run(tok, [samples[i][1] for i in which], name, max_length=None)
         for i, row in zip(which, made, strict=True):
-            expected[i] = {"template": name, "ids": row["input_ids"], "mask": mask_of(row)}
-    # packing looks at lengths alone: all of them as prompts and completions of one token an id
+            expected[i] = {"template": name and name.rstrip("+"), "ids": row["input_ids"], "mask": mask_of(row)}
+    # packing looks at lengths alone
     lengths = [len(e["ids"]) for e in expected]
     rows = [{"input_ids": e["ids"], "labels": e["ids"]} for e in expected]
     packed = run(tok, rows, None, max_length=ROW, packing=True, packing_strategy="bfd",
