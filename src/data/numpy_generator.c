@@ -86,6 +86,14 @@ double tx_np_generator_random(tx_np_generator *g)
     return (double)(next64(g) >> 11) * (1.0 / 9007199254740992.0);
 }
 
+uint32_t tx_np_generator_below(tx_np_generator *g, uint32_t n)
+{
+    uint64_t m = (uint64_t)next32(g) * n;
+    if ((uint32_t)m < n)
+        for (uint32_t least = -n % n; (uint32_t)m < least;) m = (uint64_t)next32(g) * n;
+    return (uint32_t)(m >> 32);
+}
+
 uint32_t tx_np_generator_interval(tx_np_generator *g, uint32_t max)
 {
     if (!max) return 0;

@@ -23,6 +23,9 @@ void tx_np_generator_seed(tx_np_generator *g, uint64_t seed);
 /* random(): uniform in [0,1), 53 bits */
 double tx_np_generator_random(tx_np_generator *g);
 
+/* integers(n) of at most 32 bits: uniform in 0..n-1, 1 < n, as Lemire, arXiv:1805.10941, has it. */
+uint32_t tx_np_generator_below(tx_np_generator *g, uint32_t n);
+
 /* One draw of shuffle(): uniform in 0..max, by rejection under the smallest mask of ones. max 0 draws nothing. */
 uint32_t tx_np_generator_interval(tx_np_generator *g, uint32_t max);
 
