@@ -73,6 +73,12 @@ TX_API tx_status tx_inspect(const tx_config *cfg, tx_line_fn *line, void *user);
  * `cfg` holds the flags of the run, parsed for the command "inspect-samples". */
 TX_API tx_status tx_inspect_samples(const tx_config *cfg, tx_line_fn *line, void *user);
 
+/* Measures how difficult each training sample is, as `triax analyze-data` does, and writes the files of each metric
+ * into --save, which all ranks see: byte for byte those of DeepSpeed's DataAnalyzer. They do not depend on the number
+ * of ranks. Training reads them with --data-efficiency-curriculum-learning. Collective with several ranks. Errors:
+ * TX_ERR_NOTFOUND (vocab_rarity without total_vocab_freq); those of the dataset and of writing. */
+TX_API tx_status tx_analyze_data(tx_config *cfg);
+
 /* Runs the iteration of a replay file again and checks it, as `triax replay` does, from the checkpoint that the file
  * names or from initial weights. Writes nothing. TX_OK: the same non-finite value was found. TX_ERR_NUMERIC: a
  * different one or none was found. TX_ERR_NOTFOUND, TX_ERR_FORMAT, TX_ERR_ARG: the file, its checkpoint or its data is

@@ -1,24 +1,23 @@
-/* curriculum.c - the length of an iteration's training samples, which --curriculum-schedule lets grow: DeepSpeed's
- * rule, in its own floating-point arithmetic. A pure function of the iteration, so a resumed run goes on with the
- * lengths of one that was not interrupted. */
+/* curriculum.c - what grows as the run goes on: the length of an iteration's training samples (--curriculum-schedule),
+ * and the difficulty of those that are drawn (--curriculum-metrics). DeepSpeed's rule, in its own floating-point
+ * arithmetic. A pure function of the iteration, so a resumed run goes on with what one has that was not interrupted. */
 #include <math.h>
 
+#include "config/curriculum_metrics.h"
 #include "config/option_table.h"
 
 enum { LAST_ITERATION = 2000000000 }; /* no run comes here */
 
-/* min + (step / total)^(1 / degree) of the way to max, in whole multiples of the step of lengths: rounded down, but to
- * no less than min rounded up (DeepSpeed 0.19.8; before it, rounded down, too). */
-static int64_t root_length(const tx_config *c, int64_t step, double degree)
+/* min + (step / total)^(1 / degree) of the way to max, in whole multiples of the step of difficulties: rounded down,
+ * but to no less than min rounded up (DeepSpeed 0.19.8; before it, rounded down, too). */
+static int64_t root_difficulty(const tx_curriculum *c, int64_t step, double degree)
 {
-    int64_t min = c->curriculum_min_difficulty, max = c->curriculum_max_difficulty,
-            unit = c->curriculum_difficulty_step;
-    double part = pow((double)step / (double)c->curriculum_total_step, 1.0 / degree);
-    double length = floor(part * (double)(max - min) + (double)min);
-    if (!(length < (double)(max + unit))) return max;
-    int64_t whole = (int64_t)length - (int64_t)length % unit, first = (min + unit - 1) / unit * unit;
+    double part = pow((double)step / (double)c->total_step, 1.0 / degree);
+    double length = floor(part * (double)(c->max - c->min) + (double)c->min);
+    if (!(length < (double)(c->max + c->step))) return c->max;
+    int64_t whole = (int64_t)length - (int64_t)length % c->step, first = (c->min + c->step - 1) / c->step * c->step;
     if (whole < first) whole = first;
-    return whole < max ? whole : max;
+    return whole < c->max ? whole : c->max;
 }
 
 int64_t tx__curriculum_item(const tx_list *l, int i)
@@ -27,25 +26,23 @@ int64_t tx__curriculum_item(const tx_list *l, int i)
     return tx__integer_parse(l->item[i], &n) && n >= 1 && n <= 1000000000 ? n : 0;
 }
 
-/* Which of the listed lengths an iteration has. One that is not less than the highest stays: DeepSpeed asks its list
- * no more then. */
-static int listed(const tx_config *c, int64_t step)
+/* Which of the listed difficulties an iteration has. One that is not less than the highest stays: DeepSpeed asks its
+ * list no more then. */
+static int listed(const tx_curriculum *c, int64_t step)
 {
     int i = 0;
-    while (i < c->curriculum_max_step.n && step > tx__curriculum_item(&c->curriculum_max_step, i) &&
-           tx__curriculum_item(&c->curriculum_difficulty, i) < c->curriculum_max_difficulty)
-        i++;
+    while (i < c->n && step > c->max_step[i] && c->difficulty[i] < c->max) i++;
     return i;
 }
 
-static int64_t listed_length(const tx_config *c, int64_t step)
+static int64_t listed_difficulty(const tx_curriculum *c, int64_t step)
 {
-    return tx__curriculum_item(&c->curriculum_difficulty, listed(c, step));
+    return c->difficulty[listed(c, step)];
 }
 
 /* clang-format off */
-#define TAKES(constant, word, length, takes) case constant: return takes;
-#define LENGTH(constant, word, length, takes) case constant: return length;
+#define TAKES(constant, word, difficulty, takes) case constant: return takes;
+#define DIFFICULTY(constant, word, difficulty, takes) case constant: return difficulty;
 /* clang-format on */
 
 const char *tx__curriculum_takes(enum tx_curriculum_kind kind)
@@ -56,27 +53,27 @@ const char *tx__curriculum_takes(enum tx_curriculum_kind kind)
     return "";
 }
 
-static int64_t length_at(const tx_config *c, int64_t step)
+int64_t tx_curriculum_at(const tx_curriculum *c, int64_t step)
 {
-    if (c->curriculum_min_difficulty >= c->curriculum_max_difficulty) return c->curriculum_min_difficulty;
-    switch (c->curriculum_schedule) {
-        TX_CURRICULA(LENGTH)
+    if (c->min >= c->max) return c->min;
+    switch (c->kind) {
+        TX_CURRICULA(DIFFICULTY)
     }
-    return c->seq_length;
+    return c->max;
 }
 
-/* Of a schedule that does not fall: the last iteration with the length of `step`. */
-static int64_t last_of_length(const tx_config *c, int64_t step)
+/* Of a schedule that does not fall: the last iteration with the difficulty of `step`. */
+static int64_t last_of_difficulty(const tx_curriculum *c, int64_t step)
 {
-    int64_t length = length_at(c, step), same = step, other = step + 1;
-    while (other <= LAST_ITERATION && length_at(c, other) == length) {
+    int64_t length = tx_curriculum_at(c, step), same = step, other = step + 1;
+    while (other <= LAST_ITERATION && tx_curriculum_at(c, other) == length) {
         same = other;
         other += other - step;
     }
     if (other > LAST_ITERATION) return INT64_MAX;
     while (other - same > 1) {
         int64_t middle = same + (other - same) / 2;
-        if (length_at(c, middle) == length)
+        if (tx_curriculum_at(c, middle) == length)
             same = middle;
         else
             other = middle;
@@ -86,14 +83,28 @@ static int64_t last_of_length(const tx_config *c, int64_t step)
 
 int64_t tx_config_sample_length(const tx_config *c, int64_t iteration, int64_t *last)
 {
+    enum { MOST = 1000 }; /* items that the two lists have at most */
+    int64_t length_of[MOST], last_of[MOST];
     *last = INT64_MAX;
     if (!c->curriculum_schedule) return c->seq_length;
-    int64_t length = length_at(c, iteration);
-    if (length >= c->curriculum_max_difficulty) return length;
-    if (c->curriculum_schedule != TX_CURRICULUM_DISCRETE)
-        *last = last_of_length(c, iteration);
-    else if (listed(c, iteration) < c->curriculum_max_step.n)
-        *last = tx__curriculum_item(&c->curriculum_max_step, listed(c, iteration));
+    tx_curriculum lengths = { .kind = c->curriculum_schedule,
+                              .min = c->curriculum_min_difficulty,
+                              .max = c->curriculum_max_difficulty,
+                              .total_step = c->curriculum_total_step,
+                              .step = c->curriculum_difficulty_step,
+                              .root_degree = c->curriculum_root_degree,
+                              .difficulty = length_of,
+                              .max_step = last_of };
+    bool discrete = lengths.kind == TX_CURRICULUM_DISCRETE;
+    if (discrete) lengths.n = c->curriculum_max_step.n;
+    for (int i = 0; discrete && i <= lengths.n; i++) length_of[i] = tx__curriculum_item(&c->curriculum_difficulty, i);
+    for (int i = 0; i < lengths.n; i++) last_of[i] = tx__curriculum_item(&c->curriculum_max_step, i);
+    int64_t length = tx_curriculum_at(&lengths, iteration);
+    if (length >= lengths.max) return length;
+    if (!discrete)
+        *last = last_of_difficulty(&lengths, iteration);
+    else if (listed(&lengths, iteration) < lengths.n)
+        *last = last_of[listed(&lengths, iteration)];
     return length;
 }
 

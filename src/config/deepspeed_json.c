@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "config/deepspeed_optimizers.h"
+#include "config/deepspeed_sampling.h"
 #include "config/deepspeed_values.h"
 #include "config/tuning.h"
 
@@ -113,6 +114,7 @@ struct reading {
     bool has_curriculum_type;           /* there is one, whichever it is */
     bool grows;                         /* curriculum_learning is enabled; else its other keys say nothing */
     bool drops, fades; /* likewise, data_efficiency.data_routing.random_ltd and progressive_layer_drop */
+    bool efficient;    /* likewise, data_efficiency as a whole, for data_sampling */
     int64_t accumulation, data_parallel; /* 0: left out */
     tx__json_place accumulation_at, data_parallel_at;
     struct monitor {
@@ -536,54 +538,43 @@ static tx_status convert_numbers(reading *r, const json_t *value)
     return TX_OK;
 }
 
+static tx_status convert_data_efficiency(reading *r, const json_t *value)
+{
+    (void)r, (void)value; /* what it says of the rest is r->efficient */
+    return TX_OK;
+}
+
+static tx_status put_any(void *user, const char *flag, const char *const *text, int n)
+{
+    reading *r = user;
+    return n == 1 ? put(r, flag, *text, false) : put_texts(r, option_of(r, flag), n, text, "a list", false);
+}
+
+static tx_status note_any(void *user, const char *text)
+{
+    const reading *r = user;
+    return note(r, "%s.%s", r->key, text);
+}
+
+static tx_status convert_data_sampling(reading *r, const json_t *value)
+{
+    const tx__ds_sampling_to to = { put_any, note_any, r };
+    tx_status st = tx__ds_sampling_read(value, r->efficient, &to);
+    if (st != TX_ERR_ARG) return st;
+    wrong(r, "%s.%s", r->key, tx_last_error());
+    return TX_OK;
+}
+
 /* ---------------------------------------------------------------- one key */
-
-static const char *last_part(const char *path)
-{
-    const char *dot = strrchr(path, '.');
-    return dot ? dot + 1 : path;
-}
-
-struct nearest {
-    const char *path; /* of the typed key */
-    int distance;
-    tx_str found;
-};
-
-/* A key of the same name elsewhere is as near as one letter. */
-static tx_status try_nearest(struct nearest *n, const char *above, const char *name, size_t n_name)
-{
-    char candidate[64], path[160];
-    size_t own = (size_t)(last_part(n->path) - n->path);
-    snprintf(candidate, sizeof candidate, "%.*s", (int)n_name, name);
-    snprintf(path, sizeof path, "%s%s%s", above, *above ? "." : "", candidate);
-    bool beside = strlen(path) - n_name == own && !strncmp(path, n->path, own);
-    int d = tx_str_distance(last_part(n->path), candidate);
-    if (d >= n->distance - !beside) return TX_OK;
-    n->distance = d + !beside;
-    tx_str_free(&n->found);
-    return tx_str_puts(&n->found, path);
-}
 
 static tx_status unknown(reading *r, const char *path)
 {
-    size_t length = strlen(last_part(path));
-    struct nearest n = { .path = path,
-                         .distance = length < 4   ? 2
-                                     : length < 9 ? 3
-                                                  : (int)(length > 60 ? 60 : length) / 3 + 1 };
+    tx__ds_nearest n;
+    tx__ds_nearest_begin(&n, path);
     tx_status st = TX_OK;
     for (size_t i = 0; i < N_ROWS && !st; i++) {
-        char above[128];
-        const char *name = last_part(rows[i].path);
-        snprintf(above, sizeof above, "%.*s", name == rows[i].path ? 0 : (int)(name - rows[i].path - 1), rows[i].path);
-        st = try_nearest(&n, above, name, strlen(name));
-        if (!st && !strchr(above, '.') && *above) st = try_nearest(&n, "", above, strlen(above));
         bool section = rows[i].kind == SECTION_ROW || rows[i].kind == OFF_ROW;
-        for (const char *w = section ? rows[i].words : NULL; w && !st; w = strchr(w, '|')) {
-            w += *w == '|';
-            st = try_nearest(&n, rows[i].path, w, strcspn(w, "|"));
-        }
+        st = tx__ds_nearest_try(&n, rows[i].path, section ? rows[i].words : NULL);
     }
     if (!st && n.found.len)
         wrong(r, "unknown key \"%.100s\"; did you mean \"%s\"?", path, n.found.data);
@@ -681,7 +672,7 @@ static tx_status read_key(reading *r, const key_row *row, const json_t *value)
         wrong(r, "%s: %s", row->path, row->text);
         return TX_OK;
     case TUNING_ROW:
-        if (!tx__tuning_set(&unused, last_part(row->path), value, takes))
+        if (!tx__tuning_set(&unused, tx__ds_last_part(row->path), value, takes))
             wrong(r, "%s is %s; it takes %s", row->path, tx_json_shown(text, value), takes);
         return TX_OK;
     default:
@@ -857,6 +848,7 @@ static tx_status read_file(reading *r, const tx_str *text, const json_t *root)
     r->drops = r->cfg->random_ltd || json_is_true(json_object_get(json_object_get(routing, "random_ltd"), "enabled"));
     const json_t *fades = json_object_get(root, "progressive_layer_drop");
     r->fades = r->cfg->progressive_layer_drop || json_is_true(json_object_get(fades, "enabled"));
+    r->efficient = json_is_true(json_object_get(json_object_get(root, "data_efficiency"), "enabled"));
     r->has_curriculum_type = schedule;
     r->curriculum = schedule ? tx_curriculum_kind_of(schedule) : (enum tx_curriculum_kind)0;
     TX_TRY(tx__relaxed_json_walk(text, root, read_any, r));

@@ -34,6 +34,19 @@ void tx__deepspeed_explain(const tx__deepspeed *d, const tx_config *cfg, size_t 
 /* Of a long path what tells files apart: a message has room for so much. */
 const char *tx__deepspeed_file_end(const char *path);
 
+/* "c" of "a.b.c" */
+const char *tx__ds_last_part(const char *path);
+
+/* The key of the table that an unknown one may be meant to be. */
+typedef struct tx__ds_nearest {
+    const char *path; /* of the typed key */
+    int distance;
+    tx_str found; /* empty: none is near; the caller frees it */
+} tx__ds_nearest;
+
+void tx__ds_nearest_begin(tx__ds_nearest *n, const char *path);
+tx_status tx__ds_nearest_try(tx__ds_nearest *n, const char *row, const char *members); /* of a section; NULL: none */
+
 void tx__deepspeed_log(const tx__deepspeed *d);
 void tx__deepspeed_deinit(tx__deepspeed *d);
 

@@ -367,6 +367,15 @@ static void log_schedule(const tx_config *cfg)
         tx_info("--lr %g: without effect, the learning rates are those of %s", cfg->lr, name);
 }
 
+/* As DeepSpeed's scheduler. */
+static void warn_of_lengths(const tx_config *cfg)
+{
+    if (cfg->given.curriculum_difficulty_step && cfg->curriculum_difficulty_step % 8)
+        tx_warn_once(
+            "--curriculum-difficulty-step %lld: lengths that are no multiple of 8 make products slower on GPUs",
+            (long long)cfg->curriculum_difficulty_step);
+}
+
 /* What was derived instead of typed, in upstream's words; and options that another one leaves without effect. */
 static void log_derived(const tx_config *cfg)
 {
@@ -524,6 +533,7 @@ static tx_status parse_both(tx_config **out, const char *command, const tx_argum
     log_noops(&p);
     tx__deepspeed_log(&p.deepspeed);
     log_derived(p.cfg);
+    warn_of_lengths(p.cfg);
     *out = p.cfg;
     p.cfg = NULL;
 out:

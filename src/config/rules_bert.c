@@ -124,5 +124,8 @@ const tx__rule tx__rules_bert[] = {
     { "inspect-samples", rule_index_is_of_the_model },
     { "inspect-samples", rule_bert_reads_pieces_of_words },
     { "inspect-samples", rule_bert_has_no_documents },
+    { "analyze-data", rule_index_is_of_the_model },
+    { "analyze-data", rule_bert_reads_pieces_of_words },
+    { "analyze-data", rule_bert_has_no_documents },
     { NULL, NULL },
 };

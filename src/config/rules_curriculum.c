@@ -1,7 +1,10 @@
-/* rules_curriculum.c - rules across options: lengths of samples that grow (curriculum.c). */
+/* rules_curriculum.c - rules across options: lengths of samples that grow, and samples that are drawn by their
+ * difficulty (curriculum.c). */
 #include <string.h>
 
+#include "config/curriculum_metrics.h"
 #include "config/rules.h"
+#include "kinds/sample_metrics.h"
 
 static const char *key_of(const char *flag)
 {
@@ -28,7 +31,8 @@ static bool is_taken(const tx_config *c, const char *flag)
 
 static bool is_parameter(const tx_option *o)
 {
-    return tx__has_member(o) && !strncmp(o->flag, "curriculum-", 11) && strcmp(o->flag, "curriculum-schedule") != 0;
+    return tx__has_member(o) && !strncmp(o->flag, "curriculum-", 11) && strcmp(o->flag, "curriculum-schedule") != 0 &&
+           strcmp(o->flag, "curriculum-metrics") != 0;
 }
 
 /* Whether any option of it is given, whose rows stand together: advice.c asks a million times. */
@@ -158,7 +162,87 @@ bool tx__curriculum_is_sound(const tx__check *k)
     return true;
 }
 
+/* ---- samples that are drawn by difficulty ---- */
+
+static void rule_metrics_can_be_read(const tx__check *k)
+{
+    tx_curriculum_metrics all;
+    const char *text = k->c->curriculum_metrics;
+    if (!text || k->bad->curriculum_metrics) return;
+    tx_status st = tx_curriculum_metrics_parse(&all, text);
+    if (st) {
+        tx__violate(k->v, "--curriculum-metrics: %.500s", tx_last_error());
+        k->bad->curriculum_metrics = true;
+        return;
+    }
+    for (int i = 0; i < all.n; i++)
+        if (!all.metric[i].clusters)
+            tx__violate(k->v,
+                        "--curriculum-metrics: %.60s is of a single cluster, so no sample is drawn by it: leave "
+                        "it out; what seqlen_truncate does are --curriculum-schedule and its kin",
+                        all.metric[i].name);
+    tx_curriculum_metrics_free(&all);
+}
+
+static void rule_drawn_samples_have_what_they_need(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    const tx_config_given *g = k->g;
+    if (!c->data_efficiency_curriculum_learning) {
+        if (g->curriculum_metrics || g->data_cluster_path || g->data_sampling_num_epochs)
+            tx__violate(k->v, "--%s needs --data-efficiency-curriculum-learning",
+                        g->curriculum_metrics  ? "curriculum-metrics"
+                        : g->data_cluster_path ? "data-cluster-path"
+                                               : "data-sampling-num-epochs");
+        return;
+    }
+    if (!c->curriculum_metrics && !k->bad->curriculum_metrics)
+        tx__violate(k->v, "--data-efficiency-curriculum-learning needs --curriculum-metrics, or an enabled "
+                          "data_efficiency.data_sampling in --deepspeed_config: {} draws from all samples");
+    if (c->command->id == TX_COMMAND_ENGINE)
+        tx__violate(k->v, "--data-efficiency-curriculum-learning draws samples of a dataset; a program of its own has "
+                          "its own: leave it out, or \"enabled\": false of data_efficiency");
+    if (c->rampup_batch_size.n)
+        tx__violate(k->v, "--data-efficiency-curriculum-learning draws batches of one size, DeepSpeed's too: leave "
+                          "--rampup-batch-size out");
+    if (!k->bad->dataloader_type && c->dataloader_type == TX_DATALOADER_CYCLIC)
+        tx__violate(k->v, "--data-efficiency-curriculum-learning is an order of its own: use --dataloader-type single");
+    if (c->data_path.n > 1 || c->train_data_path.n > 1 || tx__names_weighted(g))
+        tx__violate(k->v, "--data-efficiency-curriculum-learning draws from one dataset, whose samples the metrics' "
+                          "files number: join several with triax merge-datasets");
+}
+
+/* ---- analyze-data ---- */
+
+static void rule_analysis_has_what_it_needs(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    tx__need(k, c->data_path.n || c->train_data_path.n || c->train_data.n || c->mock_data, "data-path");
+    tx__need(k, k->g->seq_length || c->seq_length, "seq-length");
+    tx__need(k, c->save, "save");
+    tx__need(k, c->analyzing_metric.n, "analyzing-metric");
+    if (c->data_path.n > 1 || c->train_data_path.n > 1 || tx__names_weighted(k->g))
+        tx__violate(k->v, "analyze-data measures the samples of one dataset: join several with triax merge-datasets");
+    for (int i = 0; i < c->analyzing_metric.n; i++) {
+        const char *word = c->analyzing_metric.item[i];
+        enum tx_sample_metric kind = tx_sample_metric_of(word);
+        if (!kind)
+            tx__violate(k->v,
+                        "--analyzing-metric %.60s: there are total_vocab_freq, vocab_rarity, seqlen and "
+                        "seqlen_vocab_rarity",
+                        word);
+        else if (!tx_sample_metric_is_of_any(kind) && !k->bad->model_type && c->model_type != TX_MODEL_BERT)
+            tx__violate(k->v,
+                        "--analyzing-metric %s: GPT data has fixed seqlen, thus unnecessary to analyze seqlen "
+                        "metric; give --model-type BERT, or leave it out",
+                        word);
+    }
+}
+
 const tx__rule tx__rules_curriculum[] = {
+    { "analyze-data", rule_analysis_has_what_it_needs },
+    { NULL, rule_metrics_can_be_read },
+    { "training", rule_drawn_samples_have_what_they_need },
     { NULL, rule_curriculum_has_what_it_needs },
     { NULL, rule_curriculum_is_of_a_gpt },
     { NULL, rule_curriculum_has_a_range },

@@ -357,6 +357,7 @@ const tx__rule tx__rules_files[] = {
     { "inspect", rule_tokenizer_has_its_files },
     { "inspect-checkpoint", rule_tokenizer_has_its_files },
     { "inspect-samples", rule_tokenizer_has_its_files },
+    { "analyze-data", rule_tokenizer_has_its_files },
     { "evaluate", rule_tokenizer_has_its_files },
     { "generate", rule_tokenizer_has_its_files },
     { "generate-samples-gpt", rule_tokenizer_has_its_files },

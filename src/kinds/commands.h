@@ -67,6 +67,10 @@ enum tx_command_load {
         TX_OUTPUT_IS_DATA | TX_ALONE, TX_LOAD_MODEL,                                                                         \
         TX_GROUPS_TRAINING | G(INSPECT_SAMPLES) | G(BERT) | G(EARLY),                                                        \
         "Show the samples that a run with the same flags will see.")                                                         \
+    JOB(TX_COMMAND_ANALYZE_DATA, "analyze-data", analyze_data,                                                               \
+        TX_COMPUTES | TX_ON_RANKS, TX_LOAD_MODEL,                                                                            \
+        TX_GROUPS_TRAINING | G(ANALYZE) | G(BERT) | G(EARLY),                                                                \
+        "Measure how difficult training samples are, for --data-efficiency-curriculum-learning.")                            \
     JOB(TX_COMMAND_PRETRAIN_GPT, "pretrain-gpt", pretrain,                                                                   \
         TX_COMPUTES | TX_ON_RANKS | TX_TAKES_SIGNALS, TX_LOAD_RESUMES,                                                       \
         TX_GROUPS_TRAINING | G(NOT_BERT) | G(EARLY),                                                                         \

@@ -29,8 +29,15 @@ tx_status tx_batch_reader_open(tx_batch_reader *r, const tx_trainer *t, const tx
     return tx_alloc(&r->rows, (size_t)(t->b * tx_trainer_row_len(t)), sizeof *r->rows, "a batch");
 }
 
+tx_status tx_batch_reader_draw(tx_batch_reader *r, const tx_trainer *t)
+{
+    r->sampler.n_samples = INT64_MAX; /* positions of the run, whose data has no end then */
+    return tx_draws_open(&r->draws, t->cfg, r->data->n_samples, tx_blend_path(r->data, 0));
+}
+
 void tx_batch_reader_close(tx_batch_reader *r)
 {
+    tx_draws_close(r->draws);
     tx_order_close(&r->sampler);
     tx_free(r->sample);
     tx_free(r->scratch);
@@ -54,9 +61,20 @@ static void tell_samples(const tx_batch_reader *r, int64_t b, int64_t consumed)
     tx_trace("data: micro-batch of %lld behind %lld samples: %s", (long long)b, (long long)consumed, text);
 }
 
+/* From positions of the run to the samples that are drawn for them; a micro-batch is of one batch. */
+static tx_status draw(tx_batch_reader *r, const tx_trainer *t)
+{
+    const uint32_t *batch;
+    int64_t size = t->cfg->global_batch_size;
+    TX_TRY(tx_draws_batch(r->draws, &batch, r->sample[0] / size + 1));
+    for (int64_t j = 0; j < t->b; j++) r->sample[j] = batch[r->sample[j] % size];
+    return TX_OK;
+}
+
 tx_status tx_batch_reader_read(tx_batch_reader *r, const tx_trainer *t, int64_t consumed)
 {
     TX_TRY(tx_order_get(&r->sampler, r->sample, consumed));
+    if (r->draws) TX_TRY(draw(r, t));
     if (tx_log_wants(TX_LOG_TRACE)) tell_samples(r, t->b, consumed);
     for (int64_t j = 0; j < t->b; j++)
         TX_TRY(tx_blend_get(r->data, r->scratch, r->rows + j * tx_trainer_row_len(t), r->sample[j]));

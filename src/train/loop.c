@@ -46,6 +46,7 @@ void tx_train_sample_counts(const tx_config *cfg, int64_t *n)
 {
     int64_t batch = cfg->global_batch_size;
     n[TX_SPLIT_TRAIN] = cfg->given.train_samples ? cfg->train_samples : cfg->train_iters * batch;
+    if (cfg->data_efficiency_curriculum_learning) n[TX_SPLIT_TRAIN] = 0; /* of one epoch, from which all are drawn */
     n[TX_SPLIT_VALID] = (cfg->train_iters / cfg->eval_interval + 1) * cfg->eval_iters * batch;
     n[TX_SPLIT_TEST] = cfg->eval_iters * batch;
 }
@@ -375,6 +376,8 @@ static tx_status open_readers(loop *l)
         for (int g = 0; g < n; g++)
             TX_TRY(
                 tx_batch_reader_open(&l->reader[k][g], l->t, tx_train_data_group(l->data.sets, (tx_split)k, g, NULL)));
+        if (k == TX_SPLIT_TRAIN && n && l->cfg->data_efficiency_curriculum_learning && !l->cfg->skip_train)
+            TX_TRY(tx_batch_reader_draw(l->reader[k], l->t));
     }
     return TX_OK;
 }

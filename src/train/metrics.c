@@ -114,7 +114,7 @@ static tx_step_record stand(const tx_trainer *t, tx_record_kind kind, const doub
         .consumed_tokens = t->consumed_train_tokens,
         .global_batch_size = tx_trainer_batch_size(t),
         .seq_length = tx_config_layer_tokens(t->cfg, t->length, t->kept),
-        .curriculum_length = t->cfg->curriculum_schedule ? t->length : 0,
+        .curriculum_length = t->cfg->curriculum_schedule || t->cfg->data_efficiency_curriculum_learning ? t->length : 0,
         .reserved_length = t->cfg->random_ltd ? t->kept : 0,
         .layer_theta = t->cfg->progressive_layer_drop ? tx_config_layer_theta(t->cfg, t->iteration) : 0,
         .lr = t->lr,

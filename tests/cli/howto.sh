@@ -37,6 +37,7 @@ set_up() {
     done
     ln -s "$pages/../../examples/ds_config_345m_zero3.json" ds_config.json
     sed -n '/^```json$/,/^```$/{/^```/d; p}' "$pages/schedules.md" >scheduler.json
+    sed -n '/^```json$/,/^```$/{/^```/d; p}' "$pages/data-efficiency.md" >by_difficulty.json
     for index in doc sample shuffle; do ln -s "$data/dataset/microsoft_${index}_idx.npy" ${index}_idx.npy; done
 }
 

@@ -57,6 +57,11 @@ static void refused(const char *command, const char *flags, const char *json, co
     CURRICULUM("\"schedule_type\": \"fixed_discrete\", \"schedule_config\": {\"difficulty\": [8, 12, 16], " \
                "\"max_step\": [3, 5]}")
 
+#define DRAWN                                                                                                        \
+    "{\"data_efficiency\": {\"enabled\": true, \"seed\": 7, \"data_sampling\": {\"enabled\": true, \"num_epochs\": " \
+    "2, "                                                                                                            \
+    "\"curriculum_learning\": {\"enabled\": true, \"data_cluster_path\": \"d\", \"curriculum_metrics\": {}}}}}"
+
 /* A value that is not the default, as JSON, and the option printed. A switch that is on by default becomes off. */
 static const struct set {
     const char *json, *field, *printed;
@@ -256,6 +261,11 @@ static const struct set {
     { DROPPING, "random_ltd_max_value", "16" },
     { DROPPING, "random_ltd_require_steps", "9" },
     { DROPPING, "random_ltd_seq_per_step", "4" },
+    { DRAWN, "data_efficiency_curriculum_learning", "True" },
+    { DRAWN, "data_efficiency_seed", "7" },
+    { DRAWN, "data_sampling_num_epochs", "2" },
+    { DRAWN, "data_cluster_path", "d" },
+    { DRAWN, "curriculum_metrics", "{}" },
 };
 
 struct wanted {

@@ -13,10 +13,11 @@
 
 #include "base/rng.h"
 #include "data/bert_dataset.h"
+#include "data/draws.h"
 #include "data/finetune_dataset.h"
 #include "train/trainer.h"
 
-enum { MAX_RANKS = 8, MAX_STEPS = 16, N_SCORED = 13 }; /* samples: no whole number of batches */
+enum { MAX_RANKS = 8, MAX_STEPS = 16, N_SCORED = 13 /* samples: no whole number of batches */, N_DRAWN = 100 };
 
 /* ---- samples: a function of their number ---- */
 
@@ -88,8 +89,22 @@ static inline void sample_of(const tx_trainer *t, int32_t *row, int64_t sample)
 typedef struct dealer {
     const tx_trainer *t;
     int64_t begin;
-    int32_t *rows; /* [b][row_len] */
+    int32_t *rows;   /* [b][row_len] */
+    tx_draws *draws; /* NULL: samples come in their order */
+    bool scores;     /* an evaluation, whose samples are not drawn */
 } dealer;
+
+/* Sample of a position of the run, as train/batch_reader.c finds it. */
+static inline tx_status sample_at(const dealer *d, int64_t position, int64_t *sample)
+{
+    const uint32_t *batch;
+    int64_t size = d->t->cfg->global_batch_size;
+    *sample = position;
+    if (!d->draws || d->scores) return TX_OK;
+    TX_TRY(tx_draws_batch(d->draws, &batch, position / size + 1));
+    *sample = batch[position % size];
+    return TX_OK;
+}
 
 static inline tx_status deal(void *user, int64_t micro, const void **rows)
 {
@@ -97,7 +112,10 @@ static inline tx_status deal(void *user, int64_t micro, const void **rows)
     const tx_trainer *t = d->t;
     int64_t first =
         d->begin + (micro * tx_grid_size(t->grid, TX_AXIS_DATA) + tx_grid_rank(t->grid, TX_AXIS_DATA)) * t->b;
-    for (int64_t j = 0; j < t->b; j++) sample_of(t, d->rows + j * tx_trainer_row_len(t), first + j);
+    for (int64_t j = 0, sample; j < t->b; j++) {
+        TX_TRY(sample_at(d, first + j, &sample));
+        sample_of(t, d->rows + j * tx_trainer_row_len(t), sample);
+    }
     *rows = d->rows;
     return TX_OK;
 }
@@ -236,7 +254,9 @@ static inline tx_status score(tx_trainer *t, dealer *d, double *sum)
 {
     double mean[TX_MAX_LOSSES] = { 0 };
     d->begin = BEGIN_OF_SCORED;
+    d->scores = true;
     TX_TRY(tx_trainer_score(t, N_SCORED, deal, d, mean, NULL));
+    d->scores = false;
     *sum = mean[0] + mean[1];
     return TX_OK;
 }
@@ -367,8 +387,11 @@ static inline tx_status run_rank_of(tx_world *w, void *user)
     TX_GOTO(tx_alloc(&d.rows, (size_t)(t->b * tx_trainer_row_len(t)), sizeof *d.rows, "test"));
     TX_GOTO(tx_alloc(&room, (size_t)(4 * t->model->params.numel), sizeof *room, "test"));
     d.t = t;
+    if (r->cfg->data_efficiency_curriculum_learning)
+        TX_GOTO(tx_draws_open(&d.draws, r->cfg, N_DRAWN, "the test's samples"));
     st = train_and_compare(r, t, &d, room);
 out:
+    tx_draws_close(d.draws);
     tx_free(room);
     tx_free(d.rows);
     tx_trainer_destroy(t);

@@ -254,6 +254,27 @@ static void tags_of_the_optimizer(void **state)
     tx_str_free(&got);
 }
 
+static void tags_of_a_curriculum(void **state)
+{
+    (void)state;
+    tx_step_record r = step;
+    r.seq_length = r.curriculum_length = 12;
+    tx_str got = events_of("--log-dialect megatron-deepspeed", 1, &r);
+    static const char *const lines[] = {
+        "\nseqlen/actual_seq_length 10 12\n",
+        "\nseqlen/actual_seq_length vs samples 40 12\n",
+        "\nseqlen/actual_seq_length vs tokens 640 12\n",
+        "\nseqlen/curriculum_seqlen 10 12\n",
+        "\nseqlen/curriculum_seqlen vs samples 40 12\n",
+        "\nseqlen/curriculum_seqlen vs tokens 640 12\n",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) ASSERT_CONTAINS(got.data, lines[i]);
+    tx_str_free(&got);
+    got = events_of("--log-dialect megatron-deepspeed", 1, &step);
+    assert_null(strstr(got.data, "\nseqlen/"));
+    tx_str_free(&got);
+}
+
 static void tags_of_experts(void **state)
 {
     (void)state;
@@ -329,15 +350,11 @@ static void every_failing_allocation_is_survived(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(crc32c_has_known_values),
-        SCRATCH_TEST(tags_of_megatron),
-        SCRATCH_TEST(tags_of_megatron_deepspeed),
-        SCRATCH_TEST(tags_of_several_losses),
-        SCRATCH_TEST(tags_of_the_optimizer),
-        SCRATCH_TEST(tags_of_experts),
-        SCRATCH_TEST(skipped_steps_and_other_iterations_are_left_out),
-        SCRATCH_TEST(two_starts_are_two_files),
-        SCRATCH_TEST(every_failing_allocation_is_survived),
+        cmocka_unit_test(crc32c_has_known_values), SCRATCH_TEST(tags_of_megatron),
+        SCRATCH_TEST(tags_of_megatron_deepspeed),  SCRATCH_TEST(tags_of_several_losses),
+        SCRATCH_TEST(tags_of_the_optimizer),       SCRATCH_TEST(tags_of_experts),
+        SCRATCH_TEST(tags_of_a_curriculum),        SCRATCH_TEST(skipped_steps_and_other_iterations_are_left_out),
+        SCRATCH_TEST(two_starts_are_two_files),    SCRATCH_TEST(every_failing_allocation_is_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
