@@ -233,10 +233,10 @@ bool tx__names_weighted(const tx_config_given *g)
 
 static void check(const tx_config *cfg, tx_config_given *bad, const tx__equation *equation, tx_violations *v)
 {
-    static const tx__rule *const topics[] = { tx__rules_needs,     tx__rules_model,    tx__rules_layout,
-                                              tx__rules_run,       tx__rules_zero,     tx__rules_files,
-                                              tx__rules_bert,      tx__rules_schedule, tx__rules_moe,
-                                              tx__rules_curriculum };
+    static const tx__rule *const topics[] = { tx__rules_needs,      tx__rules_model,    tx__rules_layout,
+                                              tx__rules_run,        tx__rules_zero,     tx__rules_files,
+                                              tx__rules_bert,       tx__rules_schedule, tx__rules_moe,
+                                              tx__rules_curriculum, tx__rules_lora };
     const tx__check k = { .c = cfg, .g = &cfg->given, .bad = bad, .equation = equation, .v = v };
     const char *command = cfg->command->name;
     bool trains = tx__plans_only(&k) || cfg->command->load == TX_LOAD_RESUMES;
