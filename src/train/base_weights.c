@@ -7,13 +7,7 @@
 
 bool tx__trainer_begins_adapters(const tx_trainer *t, const tx_source *from)
 {
-    const tx_params *ps = &t->model->params;
-    tx_param saved;
-    if (!t->cfg->lora_rank) return false;
-    for (int i = 0; i < ps->n; i++)
-        if (!ps->param[i].frozen)
-            return !from->native || !tx_checkpoint_tensor(from->native, TX_CKPT_MODEL, &ps->param[i], &saved);
-    return false;
+    return t->cfg->lora_rank && !from->has_adapters;
 }
 
 /* The fragments of what a table without adapters has.   @row [all->n] of all rows their place in it; -1: it has none */
