@@ -37,8 +37,15 @@ extern "C" {
 /* ---- parameters ---- */
 
 /* Initial values. TX_INIT_NORMAL has the spec's std; TX_INIT_SCALED divides that by sqrt(2 --num-layers); TX_INIT_OWN
- * calls tx_client_model.initial. */
-typedef enum tx_init { TX_INIT_ZERO, TX_INIT_ONE, TX_INIT_NORMAL, TX_INIT_SCALED, TX_INIT_OWN } tx_init;
+ * calls tx_client_model.initial. TX_INIT_KAIMING is uniform within 1 / sqrt(columns). */
+typedef enum tx_init {
+    TX_INIT_ZERO,
+    TX_INIT_ONE,
+    TX_INIT_NORMAL,
+    TX_INIT_SCALED,
+    TX_INIT_OWN,
+    TX_INIT_KAIMING
+} tx_init;
 typedef enum tx_decay { TX_NO_DECAY, TX_DECAY } tx_decay; /* whether weight decay applies */
 
 /* How a parameter is split over the tensor-parallel ranks: each has all of it, or a part of its rows or columns. */
@@ -64,6 +71,7 @@ typedef struct tx_weight {
     tx_tensor value; /* [dims], of the dtype of the run: fp32, bf16 or fp16 */
     tx_tensor grad;  /* [dims] fp32: backward accumulates into it */
     bool fresh;      /* internal; false for user-defined models */
+    bool frozen;     /* internal, likewise: it is not trained, and has no gradient */
 } tx_weight;
 
 /* ---- a layer ---- */

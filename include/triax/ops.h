@@ -212,9 +212,10 @@ TX_API tx_status tx_op_rope(tx_ctx *c, const tx_rope_args *a);
 
 /* A dropout mask that depends on global coordinates only. Element e of the stream is kept iff
  *  tx_rng_u16(&rng, e) >= drop, with drop = round(p 65536), and scaled by 65536 / (65536 - drop); drop 0 keeps all. For
- *  activations e = ((sample + i_b) s_global + first_s + i_s) h + i_h; for attention probabilities of head i_n of this
- *  call, query position q (= i + sk - sq) and key k:  e = (((sample + i_b) n_heads + first_head + i_n) s_global + q)
- *  s_global + k. With drop 0 the other members are ignored. */
+ *  activations e = ((sample + i_b) s_global + first_s + i_s) h + i_h, or, of some columns of more, with `columns` in
+ * the place of h and first_column + i_h in that of i_h; for attention probabilities of head i_n of this call, query
+ * position q (= i + sk - sq) and key k:  e = (((sample + i_b) n_heads + first_head + i_n) s_global + q) s_global + k.
+ * With drop 0 the other members are ignored. */
 typedef struct tx_dropout {
     tx_rng rng;
     uint32_t drop;      /* 0 .. 65535, in 65536ths */
@@ -223,6 +224,8 @@ typedef struct tx_dropout {
     int64_t first_s;    /* activations: position of i_s = 0, if the sequence is split over ranks */
     int64_t n_heads;    /* attention: heads of the whole layer, over all tensor-parallel ranks */
     int64_t first_head; /* attention: number of this call's first head among them */
+    int64_t columns;    /* activations: all columns, where this call has some of them; 0: it has all */
+    int64_t first_column;
 } tx_dropout;
 
 /* dropout_add_fwd: y = residual + drop(x) */
@@ -366,7 +369,7 @@ typedef struct tx_teacher_head {
 typedef struct tx_head_loss_args {
     tx_tensor loss;   /* [rows], out; wide */
     tx_tensor dx;     /* [rows, h], out; with weight only */
-    tx_tensor dw;     /* [v, h], out, or accumulated; with weight only; wide */
+    tx_tensor dw;     /* [v, h], out, or accumulated; with weight only, optional; wide */
     tx_tensor x;      /* [rows, h] */
     tx_tensor w;      /* [v, h] */
     tx_tensor bias;   /* [v], optional */

@@ -23,7 +23,8 @@ typedef struct job {
     char parent[PATH_CAP], name[64];        /* of the folder to write, where that is a step's own */
     const char *beside;                     /* where a tokenizer's files go: out, or the step's folder in it */
     tx_source src;
-    tx_model *m;
+    tx_model *m, *adapted; /* adapted: with the adapters that are merged into m, or NULL */
+    tx_config *merged;     /* m's options then; owned */
     json_t *options;
     tx_ckpt_tokenizer tokenizer; /* of the model, if it can be read */
     tx_conversion c;
@@ -155,6 +156,24 @@ static tx_status ask(job *j)
 
 /* ---- the model ---- */
 
+/* Adapters go into the weights of a model without them. */
+static tx_status merge(job *j)
+{
+    static const char *const lora[] = { "lora_rank", "lora_alpha", "lora_targets", "lora_dropout" };
+    char flags[] = "";
+    json_t *without = json_copy(j->options);
+    if (!without) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for a model's options");
+    json_decref(j->options);
+    j->options = without;
+    for (size_t i = 0; i < sizeof lora / sizeof *lora; i++) json_object_del(j->options, lora[i]);
+    TX_TRY(tx_config_with(&j->merged, j->cfg, flags));
+    j->merged->lora_rank = 0;
+    j->adapted = j->m;
+    j->m = NULL;
+    j->src.merges = j->adapted;
+    return tx_model_type_of(j->cfg)->create(&j->m, j->merged, j->src.vocab_size, NULL);
+}
+
 /* Options from the source, a table of all parameters padded for the ranks to be. */
 static tx_status make_model(job *j)
 {
@@ -180,6 +199,7 @@ static tx_status make_model(job *j)
     if (!cfg->megatron_padded_logits) cfg->pad_vocab_size_to = 0; /* the source's ranks' */
     cfg->make_vocab_size_divisible_by *= j->c.n_tp;
     TX_GOTO(tx_model_type_of(cfg)->create(&j->m, cfg, j->src.vocab_size, NULL));
+    if (cfg->merge_lora) TX_GOTO(merge(j));
     cfg->make_vocab_size_divisible_by /= j->c.n_tp;
 out:
     json_decref(all);
@@ -310,8 +330,7 @@ static tx_status open_source(job *j)
 {
     char meant[PATH_CAP], why[2048];
     const char *name = j->cfg->command->name;
-    tx_status st =
-        (j->cfg->no_verify_load ? tx_source_open_unverified : tx_source_open)(&j->src, j->in, j->from, &tx_comm_self);
+    tx_status st = tx_source_open_with(&j->src, j->cfg, j->in, j->from, &tx_comm_self);
     if (st == TX_ERR_NOTFOUND && tx__meant_run(meant, sizeof meant, j->in)) {
         snprintf(why, sizeof why, "%s", tx_last_error());
         return TX_FAIL(st, "%s; %s does: triax %s ... %s", why, meant, name, meant);
@@ -326,6 +345,22 @@ static tx_status open_source(job *j)
             "triax convert --to megatron %s OUT",
             j->in, j->in);
     return TX_OK;
+}
+
+/* Adapters have a place in two formats. */
+static tx_status check_adapters(const job *j)
+{
+    bool holds = j->to == &tx_sink_native || j->to == &tx_sink_peft;
+    if (j->cfg->merge_lora && !j->src.has_adapters)
+        return TX_FAIL(TX_ERR_ARG, "--merge-lora: %s has no adapters; leave the flag out", j->src.path);
+    if (j->cfg->merge_lora && j->to == &tx_sink_peft)
+        return TX_FAIL(TX_ERR_ARG, "--merge-lora leaves no adapters for --to peft: give one of the two");
+    if (holds || !j->src.has_adapters || j->cfg->merge_lora) return TX_OK;
+    return TX_FAIL(
+        TX_ERR_UNSUPPORTED,
+        "%s: has adapters, for which --to %s has no place: add --merge-lora, which adds them to the weights, or "
+        "choose --to peft",
+        j->src.path, tx_checkpoint_format_word(j->to->format));
 }
 
 static tx_status run(job *j)
@@ -343,12 +378,13 @@ static tx_status run(job *j)
     if (j->cfg->given.source_checkpoint_version)
         TX_TRY(tx_source_set_version(&j->src, (int)j->cfg->source_checkpoint_version));
     TX_TRY(make_model(j));
-    TX_TRY(tx_source_check(&j->src, j->m));
+    TX_TRY(check_adapters(j));
+    TX_TRY(tx_source_check(&j->src, j->adapted ? j->adapted : j->m));
     j->c.src = &j->src;
     j->c.m = j->m;
-    j->c.cfg = j->cfg;
+    j->c.cfg = j->merged ? j->merged : j->cfg;
     j->c.options = j->options;
-    j->c.with_optim = j->c.with_optim && j->to->has_optim && j->src.n_parts > 1;
+    j->c.with_optim = j->c.with_optim && j->to->has_optim && j->src.n_parts > 1 && !j->adapted;
     TX_TRY(tx_conversion_check(&j->c));
     TX_TRY(find_tokenizer(j));
     if (*j->tokenizer.hash) j->c.tokenizer = &j->tokenizer;
@@ -365,6 +401,11 @@ static tx_status run(job *j)
         tx_info("not proved (--no-proof)");
         return TX_OK;
     }
+    j->src.merges = NULL; /* adapters beside the weights, and merged: the same */
+    if (j->to == &tx_sink_peft && !j->cfg->lora_base) {
+        tx_info("not proved: the model that the adapters are beside is not known (--lora-base)");
+        return TX_OK;
+    }
     return tx__prove(&j->src, j->c.out, tx_source_type_of(j->to->format), j->cfg, &j->c);
 }
 
@@ -375,6 +416,8 @@ tx_status tx_convert(tx_config *cfg)
     tx_free(j.c.whole);
     tx_ckpt_tokenizer_free(&j.tokenizer);
     if (j.m) j.m->type->destroy(j.m);
+    if (j.adapted) j.adapted->type->destroy(j.adapted);
+    tx_config_free(j.merged);
     json_decref(j.options);
     tx_source_close(&j.src);
     return st;

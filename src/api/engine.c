@@ -445,6 +445,9 @@ tx_status tx_engine_export(tx_engine *e, const char *dir)
     if (!is_alone(e))
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "%s: the model of several ranks is exported from a checkpoint: triax convert", dir);
+    if (e->trainer->cfg->lora_rank)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: adapters are merged from a checkpoint: triax convert --merge-lora",
+                       dir);
     if (!weights) return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: weights that are offloaded are not exported", dir);
     float *x, *owned;
     TX_TRY(tx_zero_see_whole(&e->trainer->zero, weights, TX_F32, &x, &owned));

@@ -257,8 +257,9 @@ tx_status tx__prove(tx_source *src, const char *out, const tx_source_type *type,
     logits a = { 0 }, b = { 0 };
     tx_status st;
     TX_GOTO(logits_of(src, cfg, c->dtype, src->vocab_size, &a));
-    TX_GOTO(tx_source_open(&result, out, type, &tx_comm_self));
+    TX_GOTO(tx_source_open_with(&result, cfg, out, type, &tx_comm_self));
     TX_GOTO(options_of(&result, cfg, &other));
+    if (!result.has_adapters) other->lora_rank = 0; /* they are merged */
     TX_GOTO(logits_of(&result, other, c->dtype, src->vocab_size, &b));
     st = compare(&a, &b, out, reason_of(cfg, other));
 out:

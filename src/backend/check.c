@@ -563,11 +563,12 @@ tx_status tx__check_head_loss(const tx_head_loss_args *a)
     ok =
         ok && vec(a->loss, tx_wide(t), a->x.dim[0]) && vec(a->y, TX_I32, a->x.dim[0]) && maybe_like(a->weight, a->loss);
     ok = ok && maybe_like(a->z_loss, a->loss);
-    if (!ok || (a->weight.data && !(like(a->dx, a->x) && shaped_like(a->dw, a->w, tx_wide(t)))))
+    if (!ok || (a->weight.data && !(like(a->dx, a->x) && (!a->dw.data || shaped_like(a->dw, a->w, tx_wide(t))))))
         return REFUSE(
             "head_loss",
             "x [rows,h], w [v,h] and perhaps bias [v] of one float dtype, loss and z_loss [rows] fp32, y [rows] int32; "
-            "with weight [rows] fp32 also dx as x, dw as w and, just if there is bias, dbias as bias, both fp32; "
+            "with weight [rows] fp32 also dx as x, perhaps dw as w and, just if there is bias, dbias as bias, both "
+            "fp32; "
             "contiguous",
             T(loss), T(z_loss), T(dx), T(dw), T(x), T(w), T(bias), T(dbias), T(y), T(weight));
     TX_TRY(check_z_weight("head_loss", a->z_weight));

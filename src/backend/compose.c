@@ -145,7 +145,8 @@ static tx_status head_loss(tx_ctx *c, const tx_head_loss_args *a, void *scratch)
         /* 3  dx = dz W */
         TX_RUN(c, gemm, .c = tx_slice_rows(a->dx, first, n), .a = dz, .b = a->w);
         /* 4  dW += dzᵀ x, or = for the first rows */
-        TX_RUN(c, gemm, .c = a->dw, .a = dz, .b = x, .trans_a = true, .accumulate = a->accumulate || first > 0);
+        if (a->dw.data)
+            TX_RUN(c, gemm, .c = a->dw, .a = dz, .b = x, .trans_a = true, .accumulate = a->accumulate || first > 0);
         /* 5  dbias += Σ_rows dz */
         if (a->bias.data) TX_RUN(c, col_sum, .y = a->dbias, .x = dz);
         tx_at_backward(c, false);

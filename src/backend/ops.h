@@ -18,7 +18,8 @@ TX_DEVICE_CODE static inline double tx_dropout_scale(const tx_dropout *m)
 /* The e of an activation row's first element, and of the probability of (query 0, key 0) of a head. */
 TX_DEVICE_CODE static inline uint64_t tx_dropout_row(const tx_dropout *m, int64_t i_s, int64_t i_b, int64_t h)
 {
-    return ((m->sample + (uint64_t)i_b) * (uint64_t)m->s_global + (uint64_t)m->first_s + (uint64_t)i_s) * (uint64_t)h;
+    uint64_t row = (m->sample + (uint64_t)i_b) * (uint64_t)m->s_global + (uint64_t)m->first_s + (uint64_t)i_s;
+    return row * (uint64_t)(m->columns ? m->columns : h) + (uint64_t)m->first_column;
 }
 TX_DEVICE_CODE static inline uint64_t tx_dropout_head(const tx_dropout *m, int64_t i_b, int64_t i_n)
 {

@@ -222,6 +222,11 @@ typedef struct tx_recompute {
 } tx_recompute;
 tx_recompute tx_config_recompute(const tx_config *cfg);
 
+/* Which matrices have adapters (--lora-rank), an or of TX_LORA_BIT of kinds/lora_targets.h; 0: none has. And what a
+ * word of --lora-targets means, 0: there is no such word. */
+unsigned tx_config_lora_targets(const tx_config *cfg);
+unsigned tx_config_lora_word(const char *word);
+
 /* The feed-forward half of a layer. */
 typedef struct tx_moe_shape {
     int64_t n_experts;                /* 1: it is dense, and nothing else counts */

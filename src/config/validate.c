@@ -237,7 +237,7 @@ static void check(const tx_config *cfg, tx_config_given *bad, const tx__equation
                                               tx__rules_run,        tx__rules_zero,     tx__rules_files,
                                               tx__rules_bert,       tx__rules_schedule, tx__rules_moe,
                                               tx__rules_curriculum, tx__rules_routing,  tx__rules_teacher,
-                                              tx__rules_finetune };
+                                              tx__rules_finetune,   tx__rules_lora };
     const tx__check k = { .c = cfg, .g = &cfg->given, .bad = bad, .equation = equation, .v = v };
     const char *command = cfg->command->name;
     bool trains = tx__plans_only(&k) || cfg->command->load == TX_LOAD_RESUMES;

@@ -26,7 +26,8 @@ typedef struct reading {
     const char *dir, *tag;      /* tag NULL: what `latest` says */
     const tx_source_type *type; /* NULL: any */
     bool newest_good, unverified;
-    bool by_flag; /* --load named it: errors say so */
+    const char *base; /* of an adapter */
+    bool by_flag;     /* --load named it: errors say so */
 } reading;
 
 static reading reading_of(const tx_config *cfg)
@@ -36,13 +37,16 @@ static reading reading_of(const tx_config *cfg)
                       .type = cfg->universal_checkpoint ? &tx_source_universal : NULL,
                       .newest_good = cfg->load_latest_good,
                       .unverified = cfg->no_verify_load,
+                      .base = cfg->lora_base,
                       .by_flag = true };
 }
 
 /* The folder that is asked for. */
 static tx_status name_folder(tx_source *src, const reading *r, tx_comm *group)
 {
-    *src = (tx_source){ .dir = r->dir, .group = group, .newest_good = r->newest_good, .unverified = r->unverified };
+    *src = (tx_source){
+        .dir = r->dir, .group = group, .newest_good = r->newest_good, .unverified = r->unverified, .base = r->base
+    };
     if (r->tag) return tx_path_join(src->folder, sizeof src->folder, r->dir, r->tag);
     if (strlen(r->dir) >= sizeof src->folder)
         return TX_FAIL(TX_ERR_ARG, "--load %.60s...: the path is too long", r->dir);
@@ -157,6 +161,13 @@ static tx_status name_other(const reading *r, tx_status st)
 tx_status tx_source_open(tx_source *src, const char *dir, const tx_source_type *type, tx_comm *group)
 {
     const reading r = { .dir = dir, .type = type };
+    return open_source(src, &r, group);
+}
+
+tx_status tx_source_open_with(tx_source *src, const tx_config *cfg, const char *dir, const tx_source_type *type,
+                              tx_comm *group)
+{
+    const reading r = { .dir = dir, .type = type, .unverified = cfg->no_verify_load, .base = cfg->lora_base };
     return open_source(src, &r, group);
 }
 
@@ -327,6 +338,8 @@ static tx_status open_native(tx_source *src)
     TX_TRY(tx_memdup0(&src->path, path, strlen(path), "a path"));
     src->state = *tx_checkpoint_state(src->native);
     src->vocab_size = src->state.vocab_size;
+    const json_t *rank = json_object_get(tx_checkpoint_config(src->native), "lora_rank");
+    src->has_adapters = json_is_integer(rank) && json_integer_value(rank) > 0;
     src->run = (json_t *)tx_checkpoint_config(src->native);
     src->part[src->n_parts++] = TX_CKPT_MODEL;
     const tx_optim_type *o;
@@ -393,7 +406,8 @@ bool tx_source_tensor(const tx_source *src, int part, const tx_param *p, tx_para
 
 tx_status tx_source_read_whole(tx_source *src, const tx_model *m, int part, const tx_param *p, float *whole)
 {
-    return src->type->read(src, m, part, p, whole);
+    TX_TRY(src->type->read(src, m, part, p, whole));
+    return src->merges && !part ? tx__merge_adapters(src, p, whole) : TX_OK;
 }
 
 tx_status tx_source_verify(const tx_source *src, uint64_t *bytes, size_t *n_files)

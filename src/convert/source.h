@@ -73,6 +73,9 @@ typedef struct tx_source {
     bool newest_good;           /* --load-latest-good */
     bool unverified;            /* --no-verify-load: checksums of .pt files are not compared */
     bool just_written;          /* by this job: no checksums are */
+    const char *base;           /* --lora-base: the model that an adapter is beside; or NULL; borrowed */
+    bool has_adapters;          /* it has adapters of the model */
+    const tx_model *merges;     /* weights are read with what this model's adapters add (merge_adapters.h); or NULL */
     char *path;                 /* the folder itself; owned */
     tx_comm *group;             /* the ranks that load it, borrowed */
     void *impl;
@@ -91,6 +94,9 @@ typedef struct tx_source {
 /* Recognises what `dir` holds and opens it; TX_ERR_NOTFOUND when there is no checkpoint. type NULL: any. Collective
  * over `group`, which together has the whole model and outlives src: all succeed or all fail. */
 tx_status tx_source_open(tx_source *src, const char *dir, const tx_source_type *type, tx_comm *group);
+/* The same as --no-verify-load and --lora-base have it. */
+tx_status tx_source_open_with(tx_source *src, const tx_config *cfg, const char *dir, const tx_source_type *type,
+                              tx_comm *group);
 /* The same with --no-verify-load. */
 tx_status tx_source_open_unverified(tx_source *src, const char *dir, const tx_source_type *type, tx_comm *group);
 
@@ -144,6 +150,9 @@ tx_status tx_source_set_version(tx_source *src, int version);
 tx_status tx_source_verify(const tx_source *src, uint64_t *bytes, size_t *n_files);
 
 const tx_source_type *tx_source_type_of(enum tx_checkpoint_format format); /* NULL of 0 */
+
+/* merge_adapters.c: what the adapters of src->merges beside parameter p add, added to it.   @whole [p->whole] */
+tx_status tx__merge_adapters(tx_source *src, const tx_param *p, float *whole);
 
 void tx_source_close(tx_source *src); /* safe on a zeroed source */
 

@@ -26,6 +26,9 @@
     X(TX_FORMAT_UNIVERSAL, "universal", TX_CKPT_UNIVERSAL, "a universal DeepSpeed checkpoint", NULL, \
       tx_source_universal, tx_sink_universal)
 
+#define TX_FORMAT_ROW_PEFT(X) \
+    X(TX_FORMAT_PEFT, "peft", TX_CKPT_PEFT, "an adapter of PEFT", "adapter_config.json", tx_source_peft, tx_sink_peft)
+
 /* Those that a run saves. */
 #define TX_SAVE_FORMATS(X)    \
     TX_FORMAT_ROW_NATIVE(X)   \
@@ -38,7 +41,8 @@
     TX_FORMAT_ROW_HUGGINGFACE(X) \
     TX_FORMAT_ROW_MEGATRON(X)    \
     TX_FORMAT_ROW_DEEPSPEED(X)   \
-    TX_FORMAT_ROW_UNIVERSAL(X)
+    TX_FORMAT_ROW_UNIVERSAL(X)   \
+    TX_FORMAT_ROW_PEFT(X)
 
 TX_KIND(checkpoint_format, TX_FORMATS)
 

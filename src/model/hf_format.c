@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "nn/lora.h"
 
 extern const tx_hf_format tx_hf_gpt2, tx_hf_llama, tx_hf_qwen2, tx_hf_qwen3, tx_hf_mixtral, tx_hf_qwen2_moe,
     tx_hf_qwen3_moe, tx_hf_bert, tx_hf_bert_masked, tx_hf_megatron_bert, tx_hf_megatron_bert_masked;
@@ -224,6 +225,8 @@ static void put_name(char name[TX_PARAM_NAME_MAX], const char *theirs, int64_t n
 int tx_hf_parts(const tx_hf_format *f, const tx_model *m, const tx_param *p, tx_hf_part out[TX_HF_MAX_PARTS])
 {
     int layer = -1, at = 0, n = 0;
+    if (tx_lora_target_of(p->name, &layer) >= 0) return 0; /* peft_format.h */
+    layer = -1;
     if (sscanf(p->name, "encoder.layers.%d.%n", &layer, &at) != 1 || !at) at = 0, layer = -1;
     for (const tx_hf_name *row = layer < 0 ? f->top : f->layer; row->ours; row++) {
         int64_t number = 0;

@@ -102,7 +102,7 @@ typedef struct tx_hf_part {
 
 enum { TX_HF_MAX_PARTS = 3 };
 
-/* The tensors that hold parameter p, and their number. */
+/* The tensors that hold parameter p, and their number; 0 of an adapter (peft_format.h). */
 int tx_hf_parts(const tx_hf_format *f, const tx_model *m, const tx_param *p, tx_hf_part out[TX_HF_MAX_PARTS]);
 
 /* Whether that tensor's elements, or its rows, lie in another order than ours. */

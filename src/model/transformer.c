@@ -50,6 +50,7 @@ static tx_status look_up(tx_ctx *c, const tx_transformer *t, tx_tensor y, const 
 static tx_status look_up_bwd(tx_ctx *c, const tx_transformer *t, const tx_batch *batch, tx_tensor d, tables add)
 {
     size_t mark = tx_arena_mark(&c->scratch);
+    if (t->word.frozen) return TX_OK; /* and so are the others */
     tx_tensor whole = tx_tp_room(c, &c->scratch, d);
     TX_TRY(tx_tp_gather(c, whole, d));
     TX_RUN(c, embedding_bwd, .dword = t->word.grad, .dpos = add.pos, .dkind = add.kind, .dy = whole,
@@ -103,7 +104,7 @@ static tx_status embed_word_norm_bwd(tx_ctx *c, const tx_transformer *t, const t
 {
     const tx_batch *batch = k->batch;
     tx_tensor d = k->dy, dy = d;
-    if (t->pos.value.data) {
+    if (t->pos.value.data && !t->pos.frozen) {
         size_t mark = tx_arena_mark(&c->scratch);
         tx_tensor whole = tx_tp_room(c, &c->scratch, d);
         TX_TRY(tx_tp_gather(c, whole, d));

@@ -330,11 +330,63 @@ static tx_dims dims_of(const tx_transformer *t, const tx_grid *grid, int64_t n_t
                       .q = (m->n_heads + 2 * m->n_groups) * m->head_dim,
                       .a = m->n_heads * m->head_dim,
                       .d = m->head_dim,
+                      .k = m->n_groups * m->head_dim,
                       .u = m->mlp_in,
                       .u_parts = m->mlp_in == m->ffn ? 1 : 2,
                       .n_tp = tx_grid_size(grid, TX_AXIS_TENSOR),
                       .tp_rank = tx_grid_rank(grid, TX_AXIS_TENSOR),
                       .traits = t->traits };
+}
+
+/* Adapters k to the last of a layer. */
+static tx_loras loras_of(const tx_block *b, int k, int last)
+{
+    return (tx_loras){ .lora = &b->lora[k], .n = last - k + 1 };
+}
+
+/* Which columns of its layer's output an adapter has, and of what it reads a row-parallel one. */
+static tx_lora lora_columns(const tx_block *b, int target, const tx_dims *dims)
+{
+    int64_t n_tp = dims->n_tp, groups = b->attn.n_groups, d = b->attn.d, per = b->attn.n_heads / groups;
+    int64_t f = dims->f / n_tp;
+    switch (target) {
+    case TX_LORA_Q:
+        return (tx_lora){ .groups = groups, .wide = (per + 2) * d, .begin = 0, .width = per * d };
+    case TX_LORA_K:
+        return (tx_lora){ .groups = groups, .wide = (per + 2) * d, .begin = per * d, .width = d };
+    case TX_LORA_V:
+        return (tx_lora){ .groups = groups, .wide = (per + 2) * d, .begin = (per + 1) * d, .width = d };
+    case TX_LORA_GATE:
+        return (tx_lora){ .groups = 1, .wide = 2 * f, .begin = b->mlp.gate_second ? f : 0, .width = f };
+    case TX_LORA_UP:
+        return (tx_lora){ .groups = 1, .wide = 2 * f, .begin = b->mlp.gate_second ? 0 : f, .width = f };
+    case TX_LORA_DENSE:
+        return (tx_lora){ .columns = dims->a, .first = dims->tp_rank * (dims->a / n_tp) };
+    case TX_LORA_4H_H:
+        return (tx_lora){ .columns = dims->f, .first = dims->tp_rank * f };
+    default:
+        return (tx_lora){ .groups = 0 };
+    }
+}
+
+/* The adapters that the options ask for. */
+static void make_loras(tx_block *b, const tx_config *cfg, const tx_dims *dims)
+{
+    unsigned targets = tx_config_lora_targets(cfg);
+    for (int k = 0; k < TX_N_LORA_TARGETS; k++) {
+        tx_lora *l = &b->lora[k];
+        *l = lora_columns(b, k, dims);
+        l->on = targets & TX_LORA_BIT(k);
+        l->scale = cfg->lora_rank ? cfg->lora_alpha / (double)cfg->lora_rank : 0;
+        l->p_drop = cfg->lora_dropout;
+        l->layer = b->layer;
+        l->site = (tx_dropout_site)(TX_DROP_LORA + k);
+    }
+    if (!targets) return;
+    b->attn.qkv_lora = loras_of(b, TX_LORA_QKV, TX_LORA_V);
+    b->attn.proj_lora = loras_of(b, TX_LORA_DENSE, TX_LORA_DENSE);
+    b->mlp.h_to_4h_lora = loras_of(b, TX_LORA_H_4H, TX_LORA_UP);
+    b->mlp.to_h_lora = loras_of(b, TX_LORA_4H_H, TX_LORA_4H_H);
 }
 
 tx_status tx_transformer_create(tx_transformer *t, const tx_model_type *type, const tx_config *cfg, int64_t vocab_size,
@@ -356,6 +408,9 @@ tx_status tx_transformer_create(tx_transformer *t, const tx_model_type *type, co
     take_chunks(m, cfg, grid);
     TX_TRY(make_blocks(t, cfg, grid, !head->no_direction));
     *dims = dims_of(t, grid, head->n_types);
+    dims->frozen = cfg->lora_rank > 0;
+    dims->r = cfg->lora_rank;
+    for (int i = 0; i < t->n_blocks; i++) make_loras(&t->block[i], cfg, dims);
     return TX_OK;
 }
 
@@ -379,6 +434,8 @@ static tx_status declare_block(tx_params *ps, tx_block *b, int64_t layer, const 
     snprintf(prefix, sizeof prefix, "encoder.layers.%lld.", (long long)layer);
     if (!b->moe) own.traits |= TX_WITH_MLP;
     TX_TRY(tx_params_declare(ps, prefix, tx_block_params, tx_block_n_params, b, &own));
+    own.frozen = false;
+    TX_TRY(tx_lora_declare(ps, prefix, b->lora, &own));
     if (!b->moe) return TX_OK;
     snprintf(prefix, sizeof prefix, "encoder.layers.%lld.mlp.", (long long)layer);
     tx_dims expert = *dims, all = *dims;

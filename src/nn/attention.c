@@ -150,6 +150,7 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
     /* 1  q, k, v = x W_qkvᵀ + b_qkv   [s, b, groups, r + 2, d] */
     tx_at_part(c, QKV);
     TX_TRY(tx_linear_fwd(c, &w->qkv, tx_as_rows(a->qkv), tx_as_rows(k->x)));
+    TX_TRY(tx_lora_fwd(c, w->qkv_lora, tx_as_rows(a->qkv), tx_as_rows(k->x), k->dropout));
     /* 2  q, k normalised and turned by their positions, in place */
     parts p = cut(w, a->qkv);
     TX_TRY(norm_parts(c, w, a, p));
@@ -174,7 +175,8 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
            .first_key = k->seen.first, .n_keys = k->seen.n, .past = past, .alibi = biases(w));
     /* 4  y = o W_projᵀ + b_proj */
     tx_at_part(c, DENSE);
-    return tx_linear_fwd(c, &w->proj, tx_as_rows(k->y), tx_as_rows(a->o));
+    TX_TRY(tx_linear_fwd(c, &w->proj, tx_as_rows(k->y), tx_as_rows(a->o)));
+    return tx_lora_fwd(c, w->proj_lora, tx_as_rows(k->y), tx_as_rows(a->o), k->dropout);
 }
 
 tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_attention_saved *a,
@@ -190,6 +192,7 @@ tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_atte
     /* 4  do = dy W_proj */
     tx_at_part(c, DENSE);
     TX_TRY(tx_linear_bwd(c, &w->proj, tx_as_rows(d_o), tx_as_rows(k->dy), tx_as_rows(a->o)));
+    TX_TRY(tx_lora_bwd(c, w->proj_lora, tx_as_rows(d_o), tx_as_rows(k->dy), tx_as_rows(a->o), k->dropout));
     /* 3  dq, dk, dv, side by side as the forward's fused tensor */
     tx_at_part(c, CORE);
     TX_RUN(c, attention_bwd, .dq = d.q, .dk = d.k, .dv = d.v, .do_ = all_heads(w, d_o), .o = all_heads(w, a->o),
@@ -201,6 +204,7 @@ tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_atte
     /* 1  dx = dqkv W_qkv */
     tx_at_part(c, QKV);
     TX_TRY(tx_linear_bwd(c, &w->qkv, tx_as_rows(k->dx), tx_as_rows(dqkv), tx_as_rows(x)));
+    TX_TRY(tx_lora_bwd(c, w->qkv_lora, tx_as_rows(k->dx), tx_as_rows(dqkv), tx_as_rows(x), k->dropout));
     tx_arena_pop(&c->acts, mark);
     return TX_OK;
 }

@@ -10,11 +10,13 @@
 
 #include "nn/dropout.h"
 #include "nn/linear.h"
+#include "nn/lora.h"
 #include "nn/norm.h"
 
 typedef struct tx_attention {
     tx_linear qkv;                     /* [(n_heads + 2 n_groups) d, h] */
     tx_linear proj;                    /* [h, n_heads d], summed over tensor ranks */
+    tx_loras qkv_lora, proj_lora;      /* beside these */
     bool qk_norm;                      /* each query and each key is normalised, before it is turned, */
     tx_norm q_norm, k_norm;            /* by these [d]: all heads' (arXiv:2010.04245, arXiv:2302.05442) */
     int64_t n_heads, n_groups, d;      /* heads of this tensor rank */

@@ -107,6 +107,7 @@ static tx_status mlp_branch(tx_ctx *c, const tx_block *w, tx_block_saved *a, con
 {
     tx_tensor x = whole_of(k, in), y = tx_as_rows(whole_of(k, z));
     TX_TRY(tx_tp_gather(c, x, in));
+    a->mlp.dropout = k->dropout;
     if (w->moe)
         TX_TRY(
             tx_moe_fwd(c, w->moe, &a->moe, &(tx_moe_call){ .x = x, .y = y, .pass = &k->pass, .random = k->dropout }));

@@ -26,10 +26,11 @@ typedef struct tx_block {
     tx_norm ln1, ln2;
     tx_attention attn;
     tx_mlp mlp;
-    tx_moe *moe;   /* in the place of mlp; NULL: there is none */
-    double p_drop; /* of both sub-layers' outputs */
-    int layer;     /* from 1; names the random streams */
-    int dropping;  /* of the layers of its chunk that drop tokens (--random-ltd), its number from 0; -1: it is none */
+    tx_lora lora[TX_N_LORA_TARGETS]; /* those that are on */
+    tx_moe *moe;                     /* in the place of mlp; NULL: there is none */
+    double p_drop;                   /* of both sub-layers' outputs */
+    int layer;                       /* from 1; names the random streams */
+    int dropping; /* of the layers of its chunk that drop tokens (--random-ltd), its number from 0; -1: it is none */
     bool residual_post_norm, post_norm;
 } tx_block;
 

@@ -12,7 +12,8 @@ typedef enum tx_dropout_site {
     TX_DROP_MLP_OUT,
     TX_RANDOM_ROUTER, /* which choices are dropped, and noise (tx_router) */
     TX_RANDOM_TOKENS, /* which tokens a layer computes (--random-ltd) */
-    TX_RANDOM_LAYER   /* whether a micro-batch passes the layer by (--progressive-layer-drop) */
+    TX_RANDOM_LAYER,  /* whether a micro-batch passes the layer by (--progressive-layer-drop) */
+    TX_DROP_LORA      /* and those after it: of what adapters read (nn/lora.h) */
 } tx_dropout_site;
 
 /* What all dropout sites of one micro-batch share. */
@@ -22,6 +23,7 @@ typedef struct tx_dropout_key {
     uint64_t sample;    /* global number of the micro-batch's first sample */
     int64_t s_global;   /* sequence length */
     int64_t first_s;    /* position of the first row of activations between layers */
+    int64_t b;          /* samples of the micro-batch */
     double layer_drop;  /* 1 - theta of --progressive-layer-drop; 0: no layer is dropped */
     bool on;            /* off in evaluation and generation */
 } tx_dropout_key;

@@ -13,8 +13,8 @@ tx_status tx_linear_fwd(tx_ctx *c, const tx_linear *l, tx_tensor y, tx_tensor x)
 tx_status tx_linear_bwd(tx_ctx *c, const tx_linear *l, tx_tensor dx, tx_tensor dy, tx_tensor x)
 {
     /* dW += dyᵀ x,  db += Σ dy,  dx = dy W */
-    TX_RUN(c, gemm, .c = l->w.grad, .a = dy, .b = x, .trans_a = true, .accumulate = !l->w.fresh);
-    if (l->b.value.data) TX_RUN(c, col_sum, .y = l->b.grad, .x = dy);
+    if (!l->w.frozen) TX_RUN(c, gemm, .c = l->w.grad, .a = dy, .b = x, .trans_a = true, .accumulate = !l->w.fresh);
+    if (l->b.value.data && !l->b.frozen) TX_RUN(c, col_sum, .y = l->b.grad, .x = dy);
     TX_RUN(c, gemm, .c = dx, .a = dy, .b = l->w.value);
     return TX_OK;
 }

@@ -18,7 +18,8 @@ typedef struct tx_linear {
 /* @y [rows, out], written   @x [rows, in] */
 tx_status tx_linear_fwd(tx_ctx *c, const tx_linear *l, tx_tensor y, tx_tensor x);
 
-/* @dx [rows, in], written   @dy [rows, out]   @x as in forward.  Accumulates dW, db. */
+/* @dx [rows, in], written   @dy [rows, out]   @x as in forward.  Accumulates dW, db, but of
+ * frozen ones. */
 tx_status tx_linear_bwd(tx_ctx *c, const tx_linear *l, tx_tensor dx, tx_tensor dy, tx_tensor x);
 
 #endif

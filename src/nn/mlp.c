@@ -34,10 +34,12 @@ tx_status tx_mlp_fwd(tx_ctx *c, const tx_mlp *w, tx_mlp_saved *a, tx_tensor y, t
     /* 1  u = x W1ᵀ + b1   2  g = f(u)   3  y = g W2ᵀ + b2 */
     tx_at_part(c, H_TO_4H);
     TX_TRY(tx_linear_fwd(c, &w->h_to_4h, a->u, x));
+    TX_TRY(tx_lora_fwd(c, w->h_to_4h_lora, a->u, x, a->dropout));
     tx_at_part(c, ACTIVATION);
     TX_TRY(tx__mlp_activation_fwd(c, w, a));
     tx_at_part(c, TO_H);
     TX_TRY(tx_linear_fwd(c, &w->to_h, y, a->g));
+    TX_TRY(tx_lora_fwd(c, w->to_h_lora, y, a->g, a->dropout));
     tx_ctx_end_top(c, top);
     if (w->recompute) tx_arena_pop(&c->acts, mark);
     return TX_OK;
@@ -57,12 +59,14 @@ tx_status tx_mlp_bwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a, tx_tenso
     /* 3  dg   2  du   1  dx */
     tx_at_part(c, TO_H);
     TX_TRY(tx_linear_bwd(c, &w->to_h, dg, dy, again.g));
+    TX_TRY(tx_lora_bwd(c, w->to_h_lora, dg, dy, again.g, a->dropout));
     tx_arena_pop(&c->acts, g_mark);
     tx_at_part(c, ACTIVATION);
     du = w->gated ? tx_push2(&c->acts, dg.dtype, a->u.dim[0], a->u.dim[1]) : dg;
     TX_TRY(tx__mlp_activation_bwd(c, w, a, du, dg));
     tx_at_part(c, H_TO_4H);
     TX_TRY(tx_linear_bwd(c, &w->h_to_4h, dx, du, x));
+    TX_TRY(tx_lora_bwd(c, w->h_to_4h_lora, dx, du, x, a->dropout));
     tx_arena_pop(&c->acts, mark);
     return TX_OK;
 }

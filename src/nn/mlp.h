@@ -3,6 +3,7 @@
 #define TX_NN_MLP_H
 
 #include "nn/linear.h"
+#include "nn/lora.h"
 
 /* What a layer may be without: the traits in tx_dims that its table's rows ask for. */
 enum {
@@ -16,8 +17,9 @@ enum {
 };
 
 typedef struct tx_mlp {
-    tx_linear h_to_4h; /* [f, h]; gated [2f, h]: the gate's rows, then the rows of what it gates */
-    tx_linear to_h;    /* [h, f], summed over tensor ranks */
+    tx_linear h_to_4h;                /* [f, h]; gated [2f, h]: the gate's rows, then the rows of what it gates */
+    tx_linear to_h;                   /* [h, f], summed over tensor ranks */
+    tx_loras h_to_4h_lora, to_h_lora; /* beside these */
     bool gated;
     bool gate_second;         /* gated: the gate's rows come second */
     tx_glu gate;              /* gated */
@@ -26,8 +28,9 @@ typedef struct tx_mlp {
 } tx_mlp;
 
 typedef struct tx_mlp_saved {
-    tx_tensor u; /* [rows, f or 2f], before the activation */
-    tx_tensor g; /* [rows, f], after it; with recompute only its shape */
+    tx_tensor u;                   /* [rows, f or 2f], before the activation */
+    tx_tensor g;                   /* [rows, f], after it; with recompute only its shape */
+    const tx_dropout_key *dropout; /* of adapters; set by the caller before forward. NULL: nothing is dropped */
 } tx_mlp_saved;
 
 /* f is what this tensor rank has of it, and y and dx are its parts of sums.

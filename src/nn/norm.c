@@ -38,15 +38,29 @@ tx_status tx_norm_fwd(tx_ctx *c, const tx_norm *w, tx_norm_saved *a, tx_tensor y
     return tx_norm_again(c, w, a, x);
 }
 
+/* Where the gradient of a vector goes: of a frozen one to room that nobody reads. */
+static tx_status gradient_of(tx_ctx *c, const tx_weight *w, tx_tensor *out)
+{
+    *out = w->grad;
+    if (!w->frozen) return TX_OK;
+    *out = tx_push1(&c->scratch, tx_wide(w->value.dtype), w->value.dim[0]);
+    TX_RUN(c, fill, .x = *out);
+    return TX_OK;
+}
+
 tx_status tx_norm_bwd(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_norm_gradient g, tx_tensor x)
 {
     tx_tensor dres = g.dres.data ? tx_as_rows(g.dres) : g.dres;
+    size_t mark = tx_arena_mark(&c->scratch);
+    tx_tensor dgamma, dbeta;
+    TX_TRY(gradient_of(c, &w->gamma, &dgamma));
+    if (w->kind == TX_LAYERNORM) TX_TRY(gradient_of(c, &w->beta, &dbeta));
     if (w->kind == TX_RMSNORM)
-        TX_RUN(c, rmsnorm_bwd, .dx = tx_as_rows(g.d), .dgamma = w->gamma.grad, .dy = tx_as_rows(g.dy),
-               .x = tx_as_rows(x), .dres = dres, .gamma = factor_of(w, a), .rs = a->rs);
+        TX_RUN(c, rmsnorm_bwd, .dx = tx_as_rows(g.d), .dgamma = dgamma, .dy = tx_as_rows(g.dy), .x = tx_as_rows(x),
+               .dres = dres, .gamma = factor_of(w, a), .rs = a->rs);
     else
-        TX_RUN(c, layernorm_bwd, .dx = tx_as_rows(g.d), .dgamma = w->gamma.grad, .dbeta = w->beta.grad,
-               .dy = tx_as_rows(g.dy), .x = tx_as_rows(x), .dres = dres, .gamma = factor_of(w, a), .mu = a->mu,
-               .rs = a->rs);
+        TX_RUN(c, layernorm_bwd, .dx = tx_as_rows(g.d), .dgamma = dgamma, .dbeta = dbeta, .dy = tx_as_rows(g.dy),
+               .x = tx_as_rows(x), .dres = dres, .gamma = factor_of(w, a), .mu = a->mu, .rs = a->rs);
+    tx_arena_pop(&c->scratch, mark);
     return TX_OK;
 }

@@ -40,6 +40,10 @@ static int64_t dim_of_letter(const tx_dims *d, char letter)
         return d->d;
     case 'u':
         return d->u;
+    case 'k':
+        return d->k;
+    case 'r':
+        return d->r;
     default:
         return 0;
     }
@@ -263,13 +267,19 @@ tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_de
     for (int i = 0; i < n; i++) {
         if ((decl[i].when & dims->traits) != decl[i].when) continue;
         tx_param p = {
-            .init = decl[i].init, .decay = decl[i].decay, .lr_scale = 1, .decay_scale = 1, .first = decl[i].first
+            .init = decl[i].init,
+            .decay = decl[i].decay,
+            .lr_scale = 1,
+            .decay_scale = 1,
+            .first = decl[i].first,
+            .frozen = dims->frozen,
         };
         int len = snprintf(p.name, sizeof p.name, "%s%s", prefix, decl[i].name);
         TX_ASSERT(len > 0 && (size_t)len < sizeof p.name && !tx_params_find(ps, p.name));
         parse_shape(&p, decl[i].shape, dims);
         take_shard(&p, dims);
         if (base) p.weight = (tx_weight *)(void *)((char *)base + decl[i].field);
+        if (base) p.weight->frozen = p.frozen;
         TX_TRY(append(ps, p));
     }
     return TX_OK;
@@ -318,7 +328,8 @@ void tx_params_bind(tx_params *ps, void *value, tx_dtype t, float *grad)
         const tx_param *p = &ps->param[i];
         if (p->weight)
             *p->weight = (tx_weight){ .value = tx_param_view(p, element(value, p->offset, t), t),
-                                      .grad = tx_param_view(p, element(grad, p->offset, TX_F32), TX_F32) };
+                                      .grad = tx_param_view(p, element(grad, p->offset, TX_F32), TX_F32),
+                                      .frozen = p->frozen };
     }
 }
 
@@ -328,6 +339,7 @@ tx_status tx_params_zero_grad(tx_ctx *c, const tx_params *ps, int first, int end
     tx_at_part(c, ZERO_GRAD);
     for (int i = first; i < end; i++) {
         tx_weight *w = ps->param[i].weight;
+        if (w->frozen) continue;
         w->fresh = ps->param[i].first == TX_SETS;
         if (!w->fresh) TX_RUN(c, fill, .x = w->grad);
     }
@@ -422,6 +434,7 @@ static draw draw_of(const tx_param *p, uint64_t seed, const tx_init_method *meth
                .size = p->init == TX_INIT_SCALED ? std / sqrt(2.0 * method->n_layers) : std,
                .uniform = method->xavier_uniform && !(p->std > 0) };
     if (d.uniform) d.size = sqrt(6.0 / (double)(p->whole_logical + p->whole[1]));
+    if (p->init == TX_INIT_KAIMING) d.uniform = true, d.size = 1 / sqrt((double)p->whole[1]);
     if (p->init == TX_INIT_OWN) d.own = method->own;
     return d;
 }

@@ -58,9 +58,11 @@ typedef struct tx_dims {
     int64_t E;                     /* choices of a gate: experts of a layer */
     int64_t q, a, u;               /* fused q+k+v rows, all heads side by side, rows of the MLP's first matrix */
     int64_t d;                     /* a head */
+    int64_t k, r;                  /* rows of the keys of all groups; rank of adapters (nn/lora.h) */
     int u_parts;       /* blocks of equal size that u is made of, each split over the ranks: 2 with a gate; 0 is 1 */
     int n_tp, tp_rank; /* tensor-parallel ranks, 0 is 1; they divide what "/t" stands after */
     int reduce_group;  /* of what is declared (tx_group_kind); 0: TX_GROUP_DATA */
+    bool frozen;       /* what is declared is not trained */
     bool tied, copy;   /* what is declared is on the pipeline's first and last stage; this is the last one's */
     unsigned traits;   /* the layers' own bits */
 } tx_dims;
@@ -101,6 +103,7 @@ typedef struct tx_param {
     double std; /* of its normal ones; 0: the method's */
     tx_decay decay;
     double lr_scale, decay_scale; /* factors of the learning rate and of weight decay; 1 */
+    bool frozen;                  /* it is not trained: it has no gradient, no master and no state */
     int group;                    /* 1 for the first of those that tx_params_group was given; 0: none matches */
     tx_first first;
     tx_weight *weight; /* where the layer looks; filled by tx_params_bind */

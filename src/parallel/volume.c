@@ -92,6 +92,14 @@ static int64_t n_sums(const tx_volume_sizes *z)
     return z->reduce_every_micro_batch ? z->n_micro : 1;
 }
 
+/* Of adapters those parts that are whole on every rank. */
+static void add_adapters(terms *t, const tx_volume_sizes *z)
+{
+    if (z->adapters)
+        add(t, TX_GROUP_TENSOR, TX_COMM_ALL_REDUCE, "gradients of a layer's adapters", n_sums(z) * z->n_layers,
+            z->adapters * 4);
+}
+
 /* f and g of Megatron-LM. */
 static void add_all_reduces(terms *t, const tx_volume_sizes *z)
 {
@@ -100,7 +108,8 @@ static void add_all_reduces(terms *t, const tx_volume_sizes *z)
     add(t, TX_GROUP_TENSOR, op, "2 b s h a layer, forward", 2 * m * z->n_layers, bsh);
     add(t, TX_GROUP_TENSOR, op, "2 b s h a layer, backward", 2 * m * z->n_layers, bsh);
     add(t, TX_GROUP_TENSOR, op, "2 b s h a layer, forward again", 2 * m * z->n_again, bsh);
-    if (z->head_norms)
+    add_adapters(t, z);
+    if (z->head_norms && !z->frozen)
         add(t, TX_GROUP_TENSOR, op, "gradients of a layer's 2 norms of heads", n_sums(z) * z->n_layers,
             z->head_norms * 4);
     if (has_pre(z)) add(t, TX_GROUP_TENSOR, op, "b s h, embedding", m, words(z));
@@ -117,6 +126,8 @@ static void add_norms(terms *t, const tx_volume_sizes *z)
 {
     const tx_comm_op op = TX_COMM_ALL_REDUCE;
     int64_t n = n_sums(z);
+    add_adapters(t, z);
+    if (z->frozen) return;
     add(t, TX_GROUP_TENSOR, op, z->head_norms ? "gradients of a layer's 4 norms" : "gradients of a layer's 2 norms",
         n * z->n_layers, (2 * z->norm + z->head_norms) * 4);
     if (has_pre(z)) add(t, TX_GROUP_TENSOR, op, "gradients of the embedding's norm", n, z->embedding_norm * 4);
@@ -140,8 +151,9 @@ static void add_parts(terms *t, const tx_volume_sizes *z)
     add(t, TX_GROUP_TENSOR, gather, "2 b s h a layer, its inputs for backward", n, bsh * z->value);
     add(t, TX_GROUP_TENSOR, gather, "2 b s h a layer, forward again", again, bsh * z->value);
     if (has_post(z)) add(t, TX_GROUP_TENSOR, gather, "b s h, the head's input", m, bsh * z->value);
-    if (has_pre(z)) add(t, TX_GROUP_TENSOR, gather, "b s h, gradient of the embedding", m, words(z));
-    if (has_pre(z) && z->positions) add(t, TX_GROUP_TENSOR, gather, "b s h, gradient of positions", m, bsh * z->stream);
+    if (has_pre(z) && !z->frozen) add(t, TX_GROUP_TENSOR, gather, "b s h, gradient of the embedding", m, words(z));
+    if (has_pre(z) && z->positions && !z->frozen)
+        add(t, TX_GROUP_TENSOR, gather, "b s h, gradient of positions", m, bsh * z->stream);
     add_gates(t, z);
     add_loss(t, z);
     add_selected(t, z);
@@ -437,7 +449,7 @@ int tx_volume_terms(const tx_volume_sizes *z, tx_volume_term term[TX_VOLUME_MAX_
         add_matrices(&t, z, s);
     }
     add_far(&t, z);
-    if (z->p > 1 && z->tied && (has_pre(z) || has_post(z))) add_ends(&t, z);
+    if (z->p > 1 && z->tied && z->ends && (has_pre(z) || has_post(z))) add_ends(&t, z);
     return t.n;
 }
 

@@ -125,6 +125,8 @@ typedef struct tx_volume_sizes {
     int64_t norm;               /* parameters of a norm: 2 h, or h; */
     int64_t embedding_norm;     /* of the embedding's, and of the last one; 0: there is none */
     int64_t last_norm;
+    bool frozen;        /* of all that is trained there are only adapters: */
+    int64_t adapters;   /* parameters of a layer's whose gradients tensor ranks have parts of; 0: there are none */
     int64_t head_norms; /* of a layer's norms of queries and keys; 0: there are none */
     bool positions;     /* are added after the embedding's norm */
     bool tied;

@@ -151,7 +151,7 @@ static void to_log(void *user, const char *text)
 static void formula_line(const tx_memory *m, const tx_zero_formula *f, void (*line)(void *user, const char *text),
                          void *user)
 {
-    char text[320], whole[24] = "", experts[64] = "", some[96] = "";
+    char text[400], whole[24] = "", experts[64] = "", some[96] = "", frozen[64] = "";
     double bytes = tx_zero_formula_bytes(f), planned = (double)tx_memory_states(m);
     if (f->whole) snprintf(whole, sizeof whole, "%d Psi + ", f->whole);
     if (f->n_expert_params)
@@ -159,11 +159,15 @@ static void formula_line(const tx_memory *m, const tx_zero_formula *f, void (*li
                  f->n_expert_ranks);
     int n = f->n_each ? snprintf(some, sizeof some, " + 4 x %lld", (long long)f->n_each) : 0;
     if (f->n_some) snprintf(some + n, sizeof some - (size_t)n, " + 4 x %lld / %d", (long long)f->n_some, f->n_ranks);
+    if (f->n_frozen && f->stage == 3)
+        snprintf(frozen, sizeof frozen, " + %d x %lld / %d", f->frozen, (long long)f->n_frozen, f->n_ranks);
+    else if (f->n_frozen)
+        snprintf(frozen, sizeof frozen, " + %d x %lld", f->frozen, (long long)f->n_frozen);
     snprintf(
         text, sizeof text,
-        "    model states by the ZeRO formula: %s%d Psi / %d%s%s = %.1f MB, Psi = %lld; planned %.1f MB (%+.1f %%)",
-        whole, f->divided, f->n_ranks, experts, some, bytes / 1048576, (long long)f->n_params, planned / 1048576,
-        100 * (planned / bytes - 1));
+        "    model states by the ZeRO formula: %s%d Psi / %d%s%s%s = %.1f MB, Psi = %lld; planned %.1f MB (%+.1f %%)",
+        whole, f->divided, f->n_ranks, experts, some, frozen, bytes / 1048576, (long long)f->n_params,
+        planned / 1048576, 100 * (planned / bytes - 1));
     line(user, text);
 }
 

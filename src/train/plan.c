@@ -273,18 +273,19 @@ static void count_gathered(tx_volume_sizes *s, const tx_config *cfg, const tx_ze
     int64_t behind = 0, most = 0;
     for (int i = ps->n_units - 1; i >= 0; i--) {
         const tx_unit *u = &ps->unit[i];
-        const tx_bucket *b[TX_N_SHARED] = { NULL };
+        const tx_bucket *b[TX_N_SHARED][2] = { { NULL } };
         bool waits = 2 * behind < cfg->zero_max_reuse_distance;
         int64_t all = 0;
         for (int row = u->first; row < u->end; row++) {
             const tx_bucket *its = &z->flat.bucket[z->flat.of_row[row]];
-            if (!its->persistent) b[shared_of(its)] = its;
+            if (!its->persistent) b[shared_of(its)][its->frozen] = its;
             behind += ps->param[row].numel;
         }
-        for (int k = 0; k < TX_N_SHARED; k++) {
-            if (!b[k]) continue;
-            add_bucket(&s->shared[k].gathered[what[u->kind]][waits], z, b[k]);
-            all += b[k]->numel;
+        for (int k = 0; k < 2 * TX_N_SHARED; k++) {
+            const tx_bucket *its = b[k / 2][k % 2];
+            if (!its) continue;
+            add_bucket(&s->shared[k / 2].gathered[what[u->kind]][waits], z, its);
+            all += its->numel;
         }
         if (all > most) most = all;
     }
@@ -306,6 +307,18 @@ static void count_measured(tx_volume_sizes *s, const tx_zero *z)
     }
 }
 
+/* Elements of a layer's adapters whose gradients a tensor rank has a part of. */
+static int64_t adapters(const tx_model *m)
+{
+    const tx_params *ps = &m->params;
+    int64_t n = 0;
+    for (int u = 0; u < ps->n_units && !n; u++)
+        for (int i = ps->unit[u].first; i < ps->unit[u].end; i++)
+            if (ps->param[0].frozen && !ps->param[i].frozen && ps->param[i].over_tp == TX_HEADS)
+                n += ps->param[i].numel;
+    return n;
+}
+
 /* What of a volume's sizes ZeRO decides. */
 static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z)
 {
@@ -322,8 +335,9 @@ static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z
     s->quantized_gradients = z->quantized.gradients;
     count_measured(s, z);
     for (int row = 0; row < z->ps->n; row++)
-        if (z->ps->param[row].tied) s->ends = tx_bucket_part(&z->flat, &z->flat.bucket[z->flat.of_row[row]]);
-    for (int k = 0; k < z->flat.n_buckets; k++) {
+        if (z->ps->param[row].tied && !z->ps->param[row].frozen)
+            s->ends = tx_bucket_part(&z->flat, &z->flat.bucket[z->flat.of_row[row]]);
+    for (int k = 0; k < z->flat.n_trained; k++) {
         const tx_bucket *b = &z->flat.bucket[k];
         add_bucket(&s->shared[shared_of(b)].all, z, b);
         if (b->persistent) add_bucket(&s->shared[shared_of(b)].whole, z, b);
@@ -418,6 +432,8 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
                                                 : 0,
         .last_norm = cfg->post_layernorm ? 0 : norm,
         .head_norms = cfg->qk_layernorm ? 2 * norm / m->hidden * m->head_dim : 0,
+        .frozen = cfg->lora_rank > 0,
+        .adapters = adapters(m),
         .positions = cfg->embed_layernorm && cfg->add_position_embedding,
         .tied = !cfg->untie_embeddings_and_output_weights,
     };
@@ -526,11 +542,16 @@ tx_zero_formula tx__plan_formula(const tx_zero *z)
                           .n_expert_ranks = z->flat.ranks[TX_GROUP_EXPERT_DATA].n };
     for (int row = 0; row < z->ps->n; row++) {
         const tx_param *p = &z->ps->param[row];
+        if (p->frozen) {
+            f.n_frozen += p->numel;
+            continue;
+        }
         f.n_params += p->numel;
         if (p->reduce_group != TX_GROUP_DATA) f.n_expert_params += p->numel;
     }
     f.whole = (z->stage < 3 ? value : 0) + (z->stage == 0 || !z->reduce_every_micro_batch ? grad : 0);
     f.divided = value + grad + master - f.whole;
+    f.frozen = value;
     for (int k = 0; k < z->n_state; k++) {
         const tx_state_table *t = &z->table[k];
         if (t->even) f.divided += 4;
@@ -547,7 +568,8 @@ double tx_zero_formula_bytes(const tx_zero_formula *f)
     if (f->n_expert_params) of_ranks += (double)f->n_expert_params / f->n_expert_ranks;
     double some = (double)(f->n_some - f->n_expert_some) / f->n_ranks;
     if (f->n_expert_some) some += (double)f->n_expert_some / f->n_expert_ranks;
-    return (double)f->n_params * f->whole + f->divided * of_ranks + 4 * (some + (double)f->n_each);
+    double frozen = (double)f->n_frozen * f->frozen / (f->stage == 3 ? f->n_ranks : 1);
+    return frozen + (double)f->n_params * f->whole + f->divided * of_ranks + 4 * (some + (double)f->n_each);
 }
 
 /* ---- the figures ---- */

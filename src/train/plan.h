@@ -49,6 +49,8 @@ typedef struct tx_zero_formula {
     int64_t n_params;   /* Psi: parameters of the rank's layers, before partitioning */
     int n_expert_ranks; /* the same of experts that ranks divide, which are among n_params */
     int64_t n_expert_params;
+    int64_t n_frozen;              /* more of them, which are not trained: */
+    int frozen;                    /* bytes per parameter, on every rank, or partitioned with stage 3 */
     int whole, divided;            /* bytes per parameter that are on every rank, and that are partitioned */
     int64_t n_each;                /* numbers of state that are on every rank */
     int64_t n_some, n_expert_some; /* parameters with 4 more bytes of state, which others have not; partitioned */

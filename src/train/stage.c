@@ -495,6 +495,7 @@ static tx_status forward(tx_stage *st, const tx_pp_instr *in, bool last, bool tr
     TX_TRY(fill(st, batch, in->micro, &g));
     if (!feed->fill) batch->dropout = (tx_dropout_key){ .s_global = st->s, .on = train }; /* of a dry run */
     batch->dropout.first_s = tx_tp_first_position(st->c, st->s);
+    batch->dropout.b = batch->token.n_dims == 2 ? batch->token.dim[1] : 0;
     batch->units = feed->units;
     batch->last = last;
     add_time(st, FILL, &now);

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "train/base_weights.h"
 #include "train/products.h"
 #include "train/trainer.h"
 #include "zero/compressed.h"
@@ -591,7 +592,8 @@ static tx_status read_state(tx_trainer *t, tx_source *from, bool with_optim)
                          "what compression leaves out"));
     if (compressed) kinds = want_errors(t, from, errors, part, &n);
     if (with_optim) TX_GOTO(want_loco(t, from, part, &n));
-    TX_GOTO(tx_source_read(from, t->model, tx_zero_kept(z), part, n));
+    TX_GOTO(tx__trainer_begins_adapters(t, from) ? tx__trainer_read_base(t, from, part)
+                                                 : tx_source_read(from, t->model, tx_zero_kept(z), part, n));
     if (compressed) TX_GOTO(tx_zero_set_errors(z, kinds, errors, errors + TX_ERRORS_MAX_KINDS * numel));
     TX_GOTO(room ? tx_zero_set_weights(z, room) : tx_zero_publish(z));
     st = tx__trainer_read_bias(t, room);
@@ -632,9 +634,10 @@ tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
     TX_TRY(tx_zero_settle(&t->zero));
     TX_TRY(require_model(t, from));
     const tx_config *cfg = t->cfg;
+    bool begins = cfg->finetune || tx__trainer_begins_adapters(t, from);
     tx_schedule schedule = t->schedule;
-    bool optim = t->train && !cfg->finetune && !cfg->no_load_optim, lr_state = optim && !cfg->no_load_lr_state;
-    bool resumes = t->train && !cfg->finetune && !cfg->reset_iteration;
+    bool optim = t->train && !begins && !cfg->no_load_optim, lr_state = optim && !cfg->no_load_lr_state;
+    bool resumes = t->train && !begins && !cfg->reset_iteration;
     tx_ds_schedule ds_schedule = t->ds_schedule;
     int64_t schedule_steps = t->schedule_steps;
     if (optim) TX_TRY(require_optimizer(t, from));
@@ -663,7 +666,7 @@ tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
     t->loaded = loaded;
     t->scaler = scaler;
     TX_TRY(tx_products_take(&t->ctx, json_string_value(json_object_get(from->run, PRODUCTS_KEY)), from->path));
-    if (cfg->finetune) return TX_OK;
+    if (begins) return TX_OK;
     const tx_ckpt_state *s = &from->state;
     if (!cfg->reset_iteration) resume_place(t, from, &interval);
     if (optim) t->zero.optim.t = s->optim_step;

@@ -18,7 +18,7 @@ enum { N_GROUPS = sizeof groups / sizeof *groups };
 
 static bool is_factored(const tx_param *p)
 {
-    return p->n_dims == 2;
+    return p->n_dims == 2 && !p->frozen;
 }
 
 /* Whether tensor ranks have parts of a side's sums: they divide the other one. */

@@ -10,35 +10,48 @@ static bool is_layer(const tx_unit *u)
     return u->kind == TX_UNIT_LAYER;
 }
 
-/* A new bucket. A group's layers share pool buffers; the other kinds are counted on from those. */
-static int add_bucket(tx_flat *f, int group, bool shares, bool persistent)
+/* What buckets are cut of: parameters of a group that are trained, or those that are not. */
+typedef struct sort {
+    int group;
+    bool frozen;
+} sort;
+
+static bool is_of(const tx_param *p, sort of)
 {
-    f->bucket[f->n_buckets] =
-        (tx_bucket){ .group = group, .kind = shares ? group : f->n_kinds++, .persistent = persistent };
+    return p->reduce_group == of.group && p->frozen == of.frozen;
+}
+
+/* A new bucket. A sort's layers share pool buffers; the other kinds are counted on from those. */
+static int add_bucket(tx_flat *f, sort of, bool shares, bool persistent)
+{
+    f->bucket[f->n_buckets] = (tx_bucket){ .group = of.group,
+                                           .frozen = of.frozen,
+                                           .kind = shares ? of.group + of.frozen * TX_N_GROUPS : f->n_kinds++,
+                                           .persistent = persistent };
     return f->n_buckets++;
 }
 
-/* Elements of a unit's parameters in a group. */
-static int64_t numel_of(const tx_params *ps, const tx_unit *u, int group)
+/* Elements of a unit's parameters of a sort. */
+static int64_t numel_of(const tx_params *ps, const tx_unit *u, sort of)
 {
     int64_t n = 0;
     for (int row = u->first; row < u->end; row++)
-        if (ps->param[row].reduce_group == group) n += ps->param[row].numel;
+        if (is_of(&ps->param[row], of)) n += ps->param[row].numel;
     return n;
 }
 
-/* Runs of a group's layers, from the table's end on, which is the order in which backward completes them. */
-static void cut_runs(tx_flat *f, const tx_params *ps, int group, int64_t bucket_size)
+/* Runs of a sort's layers, from the table's end on, which is the order in which backward completes them. */
+static void cut_runs(tx_flat *f, const tx_params *ps, sort of, int64_t bucket_size)
 {
     int open = -1, chunk = -1;
     for (int i = ps->n_units - 1; i >= 0; i--) {
         const tx_unit *u = &ps->unit[i];
-        int64_t n = numel_of(ps, u, group);
+        int64_t n = numel_of(ps, u, of);
         if (!n) continue;
         bool joins = open >= 0 && is_layer(u) && u->chunk == chunk && f->bucket[open].numel + n <= bucket_size;
-        int k = joins ? open : add_bucket(f, group, is_layer(u), false);
+        int k = joins ? open : add_bucket(f, of, is_layer(u), false);
         for (int row = u->first; row < u->end; row++)
-            if (ps->param[row].reduce_group == group) f->of_row[row] = k;
+            if (is_of(&ps->param[row], of)) f->of_row[row] = k;
         f->bucket[k].numel += n;
         f->bucket[k].n_units++;
         open = is_layer(u) ? k : -1;
@@ -46,9 +59,9 @@ static void cut_runs(tx_flat *f, const tx_params *ps, int group, int64_t bucket_
     }
 }
 
-/* A group's bucket for each unit, and for what is persistent of it, or of all layers of a chunk.
+/* A sort's bucket for each unit, and for what is persistent of it, or of all layers of a chunk.
  * @left elements that may still be persistent */
-static void cut_units(tx_flat *f, const tx_params *ps, int group, int64_t small, int64_t *left)
+static void cut_units(tx_flat *f, const tx_params *ps, sort of, int64_t small, int64_t *left)
 {
     int shared = -1, chunk = -1;
     for (int i = 0; i < ps->n_units; i++) {
@@ -57,11 +70,11 @@ static void cut_units(tx_flat *f, const tx_params *ps, int group, int64_t small,
         bool counted = false;
         for (int row = u->first; row < u->end; row++) {
             int64_t n = ps->param[row].numel;
-            if (ps->param[row].reduce_group != group) continue;
+            if (!is_of(&ps->param[row], of)) continue;
             bool persistent = n <= small && n <= *left;
             if (persistent) *left -= n;
-            if (persistent && kept < 0) kept = add_bucket(f, group, false, true);
-            if (!persistent && own < 0) own = add_bucket(f, group, is_layer(u), false), f->bucket[own].n_units = 1;
+            if (persistent && kept < 0) kept = add_bucket(f, of, false, true);
+            if (!persistent && own < 0) own = add_bucket(f, of, is_layer(u), false), f->bucket[own].n_units = 1;
             if (persistent && !counted) f->bucket[kept].n_units++, counted = true;
             f->of_row[row] = persistent ? kept : own;
         }
@@ -99,6 +112,7 @@ static void place(tx_flat *f, tx_params *ps, int64_t align)
     ps->numel = 0;
     for (int k = 0; k < f->n_buckets; k++) {
         tx_bucket *b = &f->bucket[k];
+        if (k == f->n_trained) f->trained = ps->numel, f->kept_trained = f->kept.numel;
         b->offset = ps->numel;
         b->at = f->kept.numel;
         for (int row = 0; row < ps->n; row++) {
@@ -111,12 +125,13 @@ static void place(tx_flat *f, tx_params *ps, int64_t align)
         f->kept.numel += tx_bucket_part(f, b);
         keep_part(f, ps, k);
     }
+    if (f->n_trained == f->n_buckets) f->trained = ps->numel, f->kept_trained = f->kept.numel;
 }
 
 tx_status tx_flat_open(tx_flat *f, tx_params *ps, const tx_flat_spec *s)
 {
-    *f = (tx_flat){ .n_kinds = TX_N_GROUPS };
-    size_t most = 2 * (size_t)ps->n_units * TX_N_GROUPS + 1; /* with `each`: two of a unit and group */
+    *f = (tx_flat){ .n_kinds = 2 * TX_N_GROUPS };
+    size_t most = 4 * (size_t)ps->n_units * TX_N_GROUPS + 1; /* with `each`: two of a unit and sort */
     int64_t left = s->small_all;
     tx_status st;
     TX_ASSERT(s->align % TX_PARAM_ALIGN == 0);
@@ -125,11 +140,14 @@ tx_status tx_flat_open(tx_flat *f, tx_params *ps, const tx_flat_spec *s)
     TX_GOTO(tx_alloc(&f->bucket, most, sizeof *f->bucket, "the buckets"));
     TX_GOTO(tx_alloc(&f->of_row, (size_t)ps->n, sizeof *f->of_row, "the buckets"));
     TX_GOTO(tx_alloc(&f->kept.fragment, (size_t)ps->n, sizeof *f->kept.fragment, "the buckets"));
-    for (int g = 0; g < TX_N_GROUPS; g++)
+    for (int i = 0; i < 2 * TX_N_GROUPS; i++) {
+        const sort of = { .group = i % TX_N_GROUPS, .frozen = i >= TX_N_GROUPS };
+        if (i == TX_N_GROUPS) f->n_trained = f->n_buckets;
         if (s->each)
-            cut_units(f, ps, g, s->small, &left);
+            cut_units(f, ps, of, s->small, &left);
         else
-            cut_runs(f, ps, g, s->bucket_size);
+            cut_runs(f, ps, of, s->bucket_size);
+    }
     place(f, ps, s->align);
 out:
     if (st) tx_flat_close(f);

@@ -10,6 +10,9 @@
  *  parameters (tx_param.reduce_group): its gradients are summed over these ranks, and its parts are kept by them.
  *  Parameters of different groups are in different buckets: experts that ranks divide, and all else.
  *
+ *  Parameters that are not trained (tx_param.frozen) are in buckets of their own, behind all others: buffers of
+ * gradients, masters and state end where those begin.
+ *
  *  Layers of one model chunk share a bucket of at most bucket_size elements (a layer at least). The word embeddings,
  *  other embeddings and the head have buckets of their own, because their gradients are complete at other times, and
  *  because the two ends of a pipeline divide a tied matrix alike. With `each` (ZeRO-3) a layer has a bucket of its own,
@@ -27,8 +30,9 @@ typedef struct tx_bucket {
     int kind;        /* of pool buffer: the buckets of a kind share them, one after the other. A group's layers are of
                       * one kind; every other bucket has a kind of its own */
     bool persistent; /* always gathered */
-    int n_units;     /* that have parameters in it */
-    int first, end;  /* of the kept fragments */
+    bool frozen;
+    int n_units;    /* that have parameters in it */
+    int first, end; /* of the kept fragments */
 } tx_bucket;
 
 /* This rank's number among the ranks of a group; 0 ranks is 1. */
@@ -48,8 +52,10 @@ typedef struct tx_flat {
     tx_flat_ranks ranks[TX_N_GROUPS];
     tx_bucket *bucket;
     int n_buckets, n_kinds;
-    int *of_row;       /* a row's bucket */
-    tx_fragments kept; /* bucket by bucket, in the order of memory */
+    int n_trained;                 /* buckets; the others are frozen */
+    int64_t trained, kept_trained; /* elements of a whole and of a kept buffer where the frozen ones begin */
+    int *of_row;                   /* a row's bucket */
+    tx_fragments kept;             /* bucket by bucket, in the order of memory */
 } tx_flat;
 
 /* Gives every parameter of the table its place, and the table its size. TX_ERR_NOMEM. */

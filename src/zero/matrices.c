@@ -10,7 +10,7 @@ static const char what[] = "the directions of matrices";
 bool tx_zero_is_matrix(const tx_zero *z, int row)
 {
     const tx_param *p = &z->ps->param[row];
-    return z->matrices.on && p->n_dims == 2 && z->ps->unit[p->unit].kind == TX_UNIT_LAYER;
+    return z->matrices.on && p->n_dims == 2 && !p->frozen && z->ps->unit[p->unit].kind == TX_UNIT_LAYER;
 }
 
 bool tx_zero_has_matrix(const tx_zero *z, int k)

@@ -8,6 +8,7 @@ static const char what[] = "the table of the optimizer's state";
 
 static bool has_row(const tx_zero *z, tx_state_of of, int row)
 {
+    if (z->ps->param[row].frozen) return false;
     switch (of) {
     case TX_STATE_OF_ALL:
         return true;
@@ -150,10 +151,11 @@ tx_status tx__state_tables_open(tx_zero *z, const tx_optim_keeps *keeps, bool of
     for (int k = 0; k < z->n_state; k++) {
         tx_state_table *t = &z->table[k];
         *t = (tx_state_table){ .even = true, .numel = z->flat.kept.numel };
-        if (!keeps || keeps->state[k].of == TX_STATE_OF_ALL) continue;
-        TX_ASSERT(!offloaded || keeps->state[k].of == TX_STATE_OF_OTHERS);
+        tx_state_of of = keeps ? keeps->state[k].of : TX_STATE_OF_ALL;
+        if (of == TX_STATE_OF_ALL && z->flat.n_trained == z->flat.n_buckets) continue;
+        TX_ASSERT(!offloaded || of == TX_STATE_OF_OTHERS);
         *t = (tx_state_table){ .even = false };
-        TX_TRY(open_uneven(z, t, keeps->state[k].of, offloaded));
+        TX_TRY(open_uneven(z, t, of, offloaded));
     }
     return TX_OK;
 }

@@ -45,7 +45,7 @@ static tx_status add_to(tx_zero *z, tx_tensor to, tx_tensor from)
 static bool has_parts(const tx_zero *z, const tx_param *p)
 {
     bool parts = p->over_tp == TX_HEADS || (p->over_tp == TX_PARTS && z->grid->sequence);
-    return parts && tx_grid_size(z->grid, TX_AXIS_TENSOR) > 1;
+    return parts && !p->frozen && tx_grid_size(z->grid, TX_AXIS_TENSOR) > 1;
 }
 
 /* Copies the gradients of a unit that have parts side by side into `all`, or with `back` from there. */
@@ -222,7 +222,7 @@ static void bind_work(const tx_zero *z, const tx_unit *u, float *data)
 {
     for (int row = u->first; row < u->end; row++) {
         const tx_param *p = &z->ps->param[row];
-        p->weight->grad = tx_param_view(p, data, TX_F32);
+        p->weight->grad = tx_param_view(p, p->frozen ? NULL : data, TX_F32);
         if (data) data += tx__row_room(p);
     }
 }
@@ -244,7 +244,7 @@ tx_status tx__zero_pre_backward(void *user, int unit)
     tx_zero *z = user;
     const tx_unit *u = &z->ps->unit[unit];
     if (!(z->reduce_every_micro_batch || widens(z)) || z->unit[unit].in_backward) return TX_OK;
-    for (int i = 0, k; z->reduce_every_micro_batch && (k = tx__zero_bucket_of(z, unit, i)) >= 0; i++)
+    for (int i = 0, k; z->reduce_every_micro_batch && (k = tx__zero_trained_of(z, unit, i)) >= 0; i++)
         TX_TRY(begin_bucket(z, k));
     if (widens(z)) TX_TRY(begin_work(z, unit));
     z->unit[unit].in_backward = true;
@@ -257,6 +257,7 @@ static tx_status collect(tx_zero *z, int unit)
     const tx_unit *u = &z->ps->unit[unit];
     tx_unit_now *n = &z->unit[unit];
     for (int row = u->first; row < u->end; row++) {
+        if (z->ps->param[row].frozen) continue;
         tx_tensor to = collected(z, row), from = z->ps->param[row].weight->grad;
         from = tx_tensor1(from.data, from.dtype, tx_numel(from));
         if (n->added && !z->reduce_every_micro_batch)
@@ -278,6 +279,7 @@ static void note_hit(tx_zero *z, const tx_unit *u)
     const char *at = (const char *)w->tensor.data + (size_t)element * tx_dtype_size(w->tensor.dtype);
     for (int row = u->first; row < u->end; row++) {
         const tx_param *p = &z->ps->param[row];
+        if (p->frozen) continue;
         const tx_tensor place[2] = { p->weight->grad, collected(z, row) };
         for (int i = 0; i < 2; i++) {
             size_t size = tx_dtype_size(place[i].dtype);
@@ -306,7 +308,7 @@ tx_status tx__zero_post_backward(void *user, int unit, bool last)
         return TX_OK;
     }
     TX_TRY(sum_parts(z, u));
-    for (int i = 0, k; (k = tx__zero_bucket_of(z, unit, i)) >= 0; i++) {
+    for (int i = 0, k; (k = tx__zero_trained_of(z, unit, i)) >= 0; i++) {
         TX_ASSERT(z->now[k].left > 0);
         if (--z->now[k].left || !(z->overlap || z->reduce_every_micro_batch)) continue;
         TX_TRY(sum_start(z, k));
@@ -338,7 +340,7 @@ tx_status tx_zero_begin(tx_zero *z)
 static tx_status sum_ends(tx_zero *z)
 {
     for (int row = 0; row < z->ps->n; row++)
-        if (z->ps->param[row].tied)
+        if (z->ps->param[row].tied && !z->ps->param[row].frozen)
             TX_TRY(tx_all_reduce(z->c, tx_grid_group(z->grid, TX_GROUP_ENDS),
                                  tx__zero_kept_grads(z, z->flat.of_row[row]), TX_SUM));
     return TX_OK;
@@ -362,19 +364,19 @@ static tx_status sum_far(tx_zero *z)
 {
     tx_comm *far = tx_grid_group(z->grid, TX_GROUP_FAR);
     if (!z->mics || tx_comm_size(far) == 1) return TX_OK;
-    for (int k = 0; k < z->flat.n_buckets; k++) {
+    for (int k = 0; k < z->flat.n_trained; k++) {
         tx_tensor kept = tx__zero_kept_grads(z, k);
         TX_TRY(z->sum_type == z->grad_type ? tx_all_reduce_start(z->c, far, kept, &z->now[k].sum)
                                            : sum_far_converted(z, far, kept));
     }
-    for (int k = 0; k < z->flat.n_buckets; k++) TX_TRY(tx_wait(z->c, &z->now[k].sum));
+    for (int k = 0; k < z->flat.n_trained; k++) TX_TRY(tx_wait(z->c, &z->now[k].sum));
     return TX_OK;
 }
 
 tx_status tx_zero_finish(tx_zero *z)
 {
     tx_at_part(z->c, SUMS);
-    for (int k = 0; k < z->flat.n_buckets && !z->overlap && !z->reduce_every_micro_batch; k++) TX_TRY(sum_start(z, k));
+    for (int k = 0; k < z->flat.n_trained && !z->overlap && !z->reduce_every_micro_batch; k++) TX_TRY(sum_start(z, k));
     while (z->n_queued) TX_TRY(sum_wait(z));
     TX_TRY(tx_zero_settle(z)); /* of units that no forward has used */
     TX_TRY(sum_far(z));

@@ -35,6 +35,12 @@ static int64_t numel_of(const tx_zero *z, bool whole)
     return whole ? z->ps->numel : z->flat.kept.numel;
 }
 
+/* Of gradients, masters and state, which end where what is frozen begins. */
+static int64_t trained_numel_of(const tx_zero *z, bool whole)
+{
+    return whole ? z->flat.trained : z->flat.kept_trained;
+}
+
 /* Where a fragment begins in one. */
 static int64_t begin_of(const tx_zero *z, bool whole, const tx_fragment *s)
 {
@@ -59,13 +65,25 @@ tx_tensor tx__zero_value_part(const tx_zero *z, int k)
 int tx__zero_bucket_of(const tx_zero *z, int unit, int i)
 {
     const tx_unit *u = &z->ps->unit[unit];
-    int found[2 * TX_N_GROUPS], n = 0; /* of each group the persistent one and the other */
+    int found[4 * TX_N_GROUPS], n = 0; /* of each group the persistent one and the other, trained or frozen */
     for (int row = u->first; row < u->end && n <= i; row++) {
         int k = z->flat.of_row[row], at = 0;
         while (at < n && found[at] != k) at++;
         if (at == n) found[n++] = k;
     }
     return i < n ? found[i] : -1;
+}
+
+int tx__zero_trained_of(const tx_zero *z, int unit, int i)
+{
+    for (int at = 0, k; (k = tx__zero_bucket_of(z, unit, at)) >= 0; at++)
+        if (!z->flat.bucket[k].frozen && i-- == 0) return k;
+    return -1;
+}
+
+bool tx__zero_has_low_masters(const tx_zero *z)
+{
+    return z->train && z->dtype != TX_F32 && z->flat.n_trained < z->flat.n_buckets;
 }
 
 int tx__sharers(const tx_zero *z, int reduce_group)
@@ -126,7 +144,8 @@ static void bind_all(tx_zero *z)
     for (int k = 0; k < z->flat.n_buckets; k++) {
         const tx_bucket *b = &z->flat.bucket[k];
         tx__zero_bind_values(z, k, tx_zero_whole_values(z) || b->persistent ? place_of(z, k) : NULL);
-        tx__zero_bind_grads(z, k, z->train && !z->reduce_every_micro_batch ? (float *)z->grad + b->offset : NULL);
+        tx__zero_bind_grads(
+            z, k, z->train && !b->frozen && !z->reduce_every_micro_batch ? (float *)z->grad + b->offset : NULL);
     }
 }
 
@@ -193,6 +212,7 @@ static tx_optim_range range_of(const tx_zero *z, int i)
     const tx_param *p = &z->ps->param[s->row];
     int64_t real = tx_param_n_real(p) - s->first;
     int masters = z->dtype == TX_F32 ? TX_ARRAY_VALUE : TX_ARRAY_MASTER;
+    bool low_only = p->frozen && z->train && z->dtype != TX_F32;
     tx_optim_range r = { .numel = s->numel,
                          .n_real = real < 0          ? 0
                                    : real < s->numel ? real
@@ -206,10 +226,10 @@ static tx_optim_range range_of(const tx_zero *z, int i)
                          .counted = p->counted,
                          .tensor = z->norms.of_row ? z->norms.of_row[s->row] : 0,
                          .name = p->name,
-                         .value = place_in(z, masters, z->master, tx_zero_whole_masters(z), s) };
+                         .value = low_only ? NULL : place_in(z, masters, z->master, tx_zero_whole_masters(z), s) };
     if (z->dtype != TX_F32)
         r.low = tx_tensor1(place_in(z, TX_ARRAY_VALUE, z->value, tx_zero_whole_values(z), s), z->dtype, s->numel);
-    if (!z->train) return r;
+    if (!z->train || p->frozen) return r;
     r.grad = tx_tensor1(element(z->grad, begin_of(z, grads_whole(z), s), z->grads.size), z->grad_type, s->numel);
     for (int k = 0; k < z->n_state; k++) {
         int64_t at = tx__state_at(z, k, s);
@@ -250,6 +270,7 @@ static tx_status cut_fragments(tx_zero *z)
     TX_TRY(tx_alloc(&z->range, most, sizeof *z->range, "the buckets"));
     TX_TRY(tx_alloc(&z->first_range, (size_t)z->flat.n_buckets + 1, sizeof *z->first_range, "the buckets"));
     for (int k = 0; k < z->flat.n_buckets; k++) cut_bucket(z, k);
+    z->n_trained = z->first_range[z->flat.n_trained];
     return TX_OK;
 }
 
@@ -410,7 +431,7 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args 
                                                            .ranks = tx_grid_group(z->grid, z->counted_over),
                                                            .device = c->device,
                                                            .range = z->range,
-                                                           .n_ranges = z->n_ranges,
+                                                           .n_ranges = z->n_trained,
                                                            .n_tensors = ps->n }));
     z->optim.fetch = tx__offload_fetch;
     z->optim.fetch_user = z;
@@ -423,7 +444,7 @@ out:
 static size_t master_numel(const tx_zero *z)
 {
     bool some = tx__is_offloaded(z, TX_ARRAY_MASTER); /* of what is kept */
-    return (size_t)(some ? tx__not_offloaded(z, TX_ARRAY_MASTER) : numel_of(z, tx_zero_whole_masters(z)));
+    return (size_t)(some ? tx__not_offloaded(z, TX_ARRAY_MASTER) : trained_numel_of(z, tx_zero_whole_masters(z)));
 }
 
 /* Elements of buffer k of state that are not offloaded. */
@@ -462,7 +483,8 @@ tx_status tx_zero_take(tx_zero *z)
     TX_TRY(tx__take_aligned(d, &z->persistent_base, &z->persistent, persistent, "the parameters that stay"));
     TX_TRY(tx__pool_take(&z->values, d, "gathered parameters"));
     if (z->train)
-        TX_TRY(tx_device_take(d, &z->grad, (size_t)numel_of(z, grads_whole(z)) * z->grads.size, true, "the gradients"));
+        TX_TRY(tx_device_take(d, &z->grad, (size_t)trained_numel_of(z, grads_whole(z)) * z->grads.size, true,
+                              "the gradients"));
     TX_TRY(tx__pool_take(&z->grads, d, "the gradients' buckets"));
     TX_TRY(tx__pool_take(&z->sums, d, "the gradients' sums"));
     TX_TRY(tx__pool_take(&z->work, d, "a layer's gradients in fp32"));
@@ -528,7 +550,7 @@ tx_zero_memory tx_zero_memory_of(const tx_zero *z)
     return (tx_zero_memory){ .params = values ? (size_t)numel_of(z, tx_zero_whole_values(z)) * size : 0,
                              .persistent = (size_t)z->persistent_numel * size,
                              .gathered = tx__pool_bytes(&z->values) + z->offload.staged_bytes,
-                             .grads = z->train ? (size_t)numel_of(z, grads_whole(z)) * z->grads.size : 0,
+                             .grads = z->train ? (size_t)trained_numel_of(z, grads_whole(z)) * z->grads.size : 0,
                              .buckets = tx__pool_bytes(&z->grads) + tx__pool_bytes(&z->sums) + tx__pool_bytes(&z->work),
                              .matrices = tx__matrices_bytes(z) + tx__factors_bytes(z),
                              .compressed = tx__compressed_bytes(z),
@@ -559,7 +581,7 @@ tx_status tx__zero_spread_start(tx_zero *z, int k)
 /* A dry run is of one iteration: what goes from its end into the forward of the next is counted at its beginning. */
 tx_status tx__zero_spread_dry(tx_zero *z)
 {
-    for (int k = 0; k < z->flat.n_buckets && z->spreads_late && z->c->dry; k++) TX_TRY(tx__zero_spread_start(z, k));
+    for (int k = 0; k < z->flat.n_trained && z->spreads_late && z->c->dry; k++) TX_TRY(tx__zero_spread_start(z, k));
     return TX_OK;
 }
 
@@ -592,7 +614,7 @@ tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay)
     TX_TRY(tx__factors_step(z, &s));
     TX_TRY(tx__together_step(z, &s));
     if (z->norms.of_row) TX_TRY(tx__zero_measure(z, &s));
-    for (int k = 0; k < z->flat.n_buckets; k++) {
+    for (int k = 0; k < z->flat.n_trained; k++) {
         int first = z->first_range[k], end = z->first_range[k + 1];
         TX_TRY(make_directions(z, &s, k));
         TX_TRY(tx__matrices_step(z, k));

@@ -82,7 +82,7 @@ tx_status tx__zero_measure(tx_zero *z, const tx_optim_step *s)
 {
     tx_tensor sums;
     TX_TRY(tx_optim_measure_begin(z->c, &z->optim));
-    for (int k = 0; k < z->flat.n_buckets; k++) {
+    for (int k = 0; k < z->flat.n_trained; k++) {
         int first = z->first_range[k], end = z->first_range[k + 1];
         TX_TRY(z->offload.bounce ? tx__bounce_measure_some(z, s, first, end)
                                  : tx_optim_measure_some(z->c, &z->optim, s, first, end));

@@ -32,16 +32,6 @@ float *tx_zero_masters(const tx_zero *z)
     return tx__is_offloaded(z, masters(z)) ? NULL : z->master;
 }
 
-/* Room for the numbers of any range, where the host does not see them. */
-static tx_status take_room(const tx_zero *z, float **room)
-{
-    int64_t most = 0;
-    for (int i = 0; i < z->n_ranges; i++)
-        if (z->range[i].numel > most) most = z->range[i].numel;
-    *room = NULL;
-    return z->c->device ? tx_alloc(room, (size_t)most + 1, sizeof **room, "a tensor's numbers") : TX_OK;
-}
-
 /* Numbers of the host into one of range i's arrays. */
 static tx_status write_numbers(const tx_zero *z, int array, int i, void *to, const void *from)
 {
@@ -49,6 +39,51 @@ static tx_status write_numbers(const tx_zero *z, int array, int i, void *to, con
     if (!tx_zero_in_host(z, array, i)) return tx_device_write(z->c->device, to, from, bytes);
     if (to != from) memcpy(to, from, bytes);
     return TX_OK;
+}
+
+/* Rounded numbers, which may take the first half of the memory that they had. */
+static void round_numbers(const tx_zero *z, void *to, const float *from, int64_t n)
+{
+    uint16_t *half = to;
+    if (to != (const void *)from) tx_params_round(to, z->dtype, from, n);
+    for (int64_t i = 0; i < n && to == (const void *)from; i++)
+        half[i] = z->dtype == TX_BF16 ? tx_f32_to_bf16(from[i]) : tx_f32_to_f16(from[i]);
+}
+
+/* fp32 numbers of the host into the values of range i.   @room [numel], where the host does not see them; it may be
+ * `from` */
+static tx_status write_low(const tx_zero *z, int i, const float *from, void *room)
+{
+    const tx_optim_range *r = &z->range[i];
+    void *to = tx_zero_in_host(z, TX_ARRAY_VALUE, i) ? r->low.data : room;
+    round_numbers(z, to, from, r->numel);
+    return write_numbers(z, TX_ARRAY_VALUE, i, r->low.data, to);
+}
+
+/* The other way.   @x [n], which hold elements from `first` of range i on */
+static tx_status read_low(const tx_zero *z, int i, int64_t first, int64_t n, float *x)
+{
+    const char *from = (const char *)z->range[i].low.data + (size_t)first * sizeof(uint16_t);
+    char *there = (char *)x + (size_t)n * (sizeof *x - sizeof(uint16_t)); /* widened from the front on */
+    TX_TRY(tx_device_read(z->c->device, there, from, (size_t)n * sizeof(uint16_t)));
+    for (int64_t k = 0; k < n; k++) {
+        uint16_t half;
+        memcpy(&half, there + 2 * k, sizeof half);
+        x[k] = z->dtype == TX_BF16 ? tx_bf16_to_f32(half) : tx_f16_to_f32(half);
+    }
+    return TX_OK;
+}
+
+/* Room for the numbers of any range, where the host does not see them. */
+static tx_status take_room(const tx_zero *z, float **room)
+{
+    int64_t most = 0;
+    for (int i = 0; i < z->n_ranges; i++)
+        if (z->range[i].numel > most) most = z->range[i].numel;
+    *room = NULL;
+    return z->c->device || tx__zero_has_low_masters(z)
+               ? tx_alloc(room, (size_t)most + 1, sizeof **room, "a tensor's numbers")
+               : TX_OK;
 }
 
 tx_status tx_zero_see_whole(const tx_zero *z, void *whole, tx_dtype t, float **x, float **owned)
@@ -75,7 +110,8 @@ tx_status tx_zero_see_master(tx_zero *z, int i, const float **x, float *room)
 {
     const tx_optim_range *r = &z->range[i];
     TX_TRY(tx_zero_fetch(z, i, TX_FETCH_MASTER, 0));
-    *x = r->value;
+    *x = r->value ? r->value : room;
+    if (!r->value) return read_low(z, i, 0, r->numel, room);
     if (tx_zero_in_host(z, masters(z), i)) return TX_OK;
     *x = room;
     return tx_device_read(z->c->device, room, r->value, (size_t)r->numel * sizeof *room);
@@ -89,8 +125,10 @@ tx_status tx_zero_init(tx_zero *z, uint64_t seed, tx_init_method method)
     for (int i = 0; i < z->n_ranges; i++) {
         const tx_fragment *s = &z->fragment[i];
         TX_GOTO(tx_zero_fetch(z, i, TX_FETCH_MASTER, TX_FETCH_MASTER));
-        float *x = tx_zero_in_host(z, masters(z), i) ? z->range[i].value : room;
+        float *master = z->range[i].value, *x = master && tx_zero_in_host(z, masters(z), i) ? master : room;
         tx_param_init(&z->ps->param[s->row], x, s->first, s->numel, seed, method);
+        if (!master) TX_GOTO(write_low(z, i, x, x));
+        if (!master) continue;
         TX_GOTO(write_numbers(z, masters(z), i, z->range[i].value, x));
     }
     st = tx_zero_publish(z);
@@ -122,15 +160,6 @@ tx_status tx_zero_load_row(tx_zero *z, int row, float *x)
     return TX_OK;
 }
 
-/* fp32 numbers of the host into the values of range i. */
-static tx_status write_low(const tx_zero *z, int i, const float *from, float *room)
-{
-    const tx_optim_range *r = &z->range[i];
-    void *to = tx_zero_in_host(z, TX_ARRAY_VALUE, i) ? r->low.data : room;
-    tx_params_round(to, z->dtype, from, r->numel);
-    return write_numbers(z, TX_ARRAY_VALUE, i, r->low.data, to);
-}
-
 tx_status tx_zero_set_weights(tx_zero *z, const float *whole)
 {
     float *room;
@@ -156,6 +185,7 @@ out:
 static tx_status round_range(tx_zero *z, int i, float *room)
 {
     const tx_optim_range *r = &z->range[i];
+    if (!r->value) return TX_OK; /* it is frozen, and its values are all there is */
     TX_TRY(tx_zero_fetch(z, i, TX_FETCH_MASTER | TX_FETCH_VALUE, TX_FETCH_VALUE));
     if (tx_zero_in_host(z, TX_ARRAY_MASTER, i)) return write_low(z, i, r->value, room);
     if (!tx_zero_in_host(z, TX_ARRAY_VALUE, i)) {
@@ -192,6 +222,19 @@ static float *numbers_of(const tx_zero *z, int i, int array)
     return array >= TX_ARRAY_STATE ? r->state[array - TX_ARRAY_STATE] : r->value;
 }
 
+/* Elements [first, first + n) of a range that has no masters but its values. */
+static tx_status move_low(const tx_zero *z, int i, int64_t first, int64_t n, float *x, bool store)
+{
+    uint16_t *there = (uint16_t *)z->range[i].low.data + first;
+    if (!store) return read_low(z, i, first, n, x);
+    if (!z->c->device) {
+        tx_params_round(there, z->dtype, x, n);
+        return TX_OK;
+    }
+    round_numbers(z, x, x, n);
+    return tx_device_write(z->c->device, there, x, (size_t)n * sizeof *there);
+}
+
 /* tx_zero_move of what is not offloaded. */
 static tx_status move_of_ranges(tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store)
 {
@@ -201,7 +244,12 @@ static tx_status move_of_ranges(tx_zero *z, int array, int64_t first, int64_t n,
         if (at == TX_NOWHERE) continue;
         int64_t begin = at > first ? at : first, end = at + s->numel < first + n ? at + s->numel : first + n;
         if (begin >= end) continue;
-        float *there = numbers_of(z, i, array) + (begin - at), *here = x + (begin - first);
+        float *here = x + (begin - first);
+        if (array < TX_ARRAY_STATE && !numbers_of(z, i, array)) {
+            TX_TRY(move_low(z, i, begin - at, end - begin, here, store));
+            continue;
+        }
+        float *there = numbers_of(z, i, array) + (begin - at);
         size_t bytes = (size_t)(end - begin) * sizeof *x;
         TX_TRY(store ? tx_device_write(z->c->device, there, here, bytes)
                      : tx_device_read(z->c->device, here, there, bytes));

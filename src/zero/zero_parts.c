@@ -18,7 +18,7 @@ int tx_zero_parts(const tx_zero *z, bool with_optim, tx_zero_part part[TX_ZERO_M
     int n = 1 + (with_optim && type ? type->keeps->n : 0);
     for (int i = 0; i < n; i++) {
         float *flat = i ? z->state[i - 1] : z->master;
-        bool in_place = !z->c->device && !tx__is_offloaded(z, array_of(z, i));
+        bool in_place = !z->c->device && !tx__is_offloaded(z, array_of(z, i)) && (i || !tx__zero_has_low_masters(z));
         part[i] = (tx_zero_part){ .name = i ? type->keeps->state[i - 1].name : NULL,
                                   .kept = i || z->train || z->master,
                                   .flat = in_place ? flat : NULL,
@@ -69,7 +69,8 @@ tx_status tx_zero_hash_masters(tx_zero *z, tx_replica *row)
     float *room = NULL;
     const float *x;
     tx_status st = TX_OK;
-    if (z->c->device) TX_TRY(tx_alloc(&room, (size_t)z->ps->numel, sizeof *room, "a copy of the device's numbers"));
+    if (z->c->device || tx__zero_has_low_masters(z))
+        TX_TRY(tx_alloc(&room, (size_t)z->ps->numel, sizeof *room, "a copy of the device's numbers"));
     for (int i = 0; i < z->n_ranges; i++) {
         tx_replica *r = &row[z->fragment[i].row];
         TX_GOTO(tx_zero_see_master(z, i, &x, room));

@@ -202,9 +202,9 @@ typedef struct tx_zero {
     tx_loco loco;
     /* what is kept, bucket by bucket in the order of memory, cut where offload.h cuts: */
     tx_fragment *fragment;
-    tx_optim_range *range; /* the fragment's numbers; without training masters or values only */
-    int n_ranges;
-    int *first_range; /* [flat.n_buckets + 1] of each bucket */
+    tx_optim_range *range;   /* the fragment's numbers; without training masters or values only */
+    int n_ranges, n_trained; /* the first ones are those of what is trained */
+    int *first_range;        /* [flat.n_buckets + 1] of each bucket */
     tx_optim optim;
     tx_optim_step step; /* the last one */
     tx_zero_norms norms;
@@ -233,7 +233,7 @@ int tx__unit_kind(const tx_zero *z, int unit); /* of its buffer in z->work */
 /* Elements that a parameter takes there. */
 static inline int64_t tx__row_room(const tx_param *p)
 {
-    return (p->numel + TX_PARAM_ALIGN - 1) / TX_PARAM_ALIGN * TX_PARAM_ALIGN;
+    return p->frozen ? 0 : (p->numel + TX_PARAM_ALIGN - 1) / TX_PARAM_ALIGN * TX_PARAM_ALIGN;
 }
 
 /* quantized.c: whether a bucket's gradients are sent as blocks. */
@@ -276,7 +276,11 @@ tx_status tx__zero_spread_dry(tx_zero *z); /* where an iteration begins */
 /* Points a range to numbers of an array. */
 void tx__zero_point(const tx_zero *z, tx_optim_range *r, int array, void *x);
 
-/* The i-th bucket of a unit, from 0; -1: there are no more. */
+/* The i-th bucket of a unit, from 0; -1: there are no more. And of those that are trained. */
 int tx__zero_bucket_of(const tx_zero *z, int unit, int i);
+int tx__zero_trained_of(const tx_zero *z, int unit, int i);
+
+/* Whether some of what a rank has is not trained and has values of 16 bits: then there is no other master of these. */
+bool tx__zero_has_low_masters(const tx_zero *z);
 
 #endif

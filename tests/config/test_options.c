@@ -45,8 +45,7 @@ static void rows_are_well_formed(void **state)
             fail_msg("--%s: help is a sentence, reasons are not", o->flag);
         if (tx__has_member(o) && o->n_args > 0 && o->kind < TX_OPTION_STR && !(o->lo < o->hi))
             fail_msg("--%s: its bounds", o->flag);
-        if (o->kept &&
-            (!tx__has_member(o) || (o->kind == TX_OPTION_LIST && o->kept != TX_KEPT_RUN && o->kept != TX_KEPT_SHAPE)))
+        if (o->kept && (!tx__has_member(o) || (o->kind == TX_OPTION_LIST && o->kept == TX_KEPT_SCHEDULE)))
             fail_msg("--%s cannot be kept", o->flag);
         if (strlen(o->flag) >= 64) fail_msg("--%s is too long for the search of near names", o->flag);
     }

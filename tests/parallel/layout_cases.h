@@ -38,6 +38,7 @@ enum {
     DTYPE,
     OPTIMIZER,
     CLIP,
+    ADAPTERS,
     STAGE, /* who keeps it */
     OFFLOAD,
     BUCKETS,
@@ -143,6 +144,17 @@ static const axis_choice optimizer_choices[] = {
 static const axis_choice clip_choices[] = { { "-", "" },
                                             { "qk-clip", "--qk-clip --qk-clip-threshold 0.1 --qk-clip-alpha 0.3" } };
 
+/* Of whole matrices; and, of a gated MLP, of parts of them. */
+#define ALL_MATRICES "--lora-targets query_key_value dense dense_h_to_4h dense_4h_to_h "
+static const axis_choice adapters_choices[] = {
+    { "-", "" },
+    { "lora", "--lora-rank 4 " ALL_MATRICES },
+    { "lora-dropout", "--lora-rank 3 --lora-dropout 0.2 --lora-alpha 6 " ALL_MATRICES },
+    { "lora-parts", "--lora-rank 2 --lora-dropout 0.1 --lora-targets q_proj k_proj v_proj o_proj gate_proj up_proj "
+                    "down_proj" },
+    { "lora-few", "--lora-rank 8 --lora-targets v_proj dense_4h_to_h" },
+};
+
 /* Who keeps it: ZeRO's run alone has these flags. A path in them is a folder for files. */
 #define TO_CPU    "--offload-optimizer cpu"
 #define TO_FILES  "--offload-optimizer nvme --offload-optimizer-nvme-path @"
@@ -207,6 +219,7 @@ static const struct axis {
     [DTYPE] = { dtype_choices, LENGTH(dtype_choices) },
     [OPTIMIZER] = { optimizer_choices, LENGTH(optimizer_choices) },
     [CLIP] = { clip_choices, LENGTH(clip_choices) },
+    [ADAPTERS] = { adapters_choices, LENGTH(adapters_choices) },
     [STAGE] = { stage_choices, LENGTH(stage_choices) },
     [OFFLOAD] = { offload_choices, LENGTH(offload_choices) },
     [BUCKETS] = { buckets_choices, LENGTH(buckets_choices) },
@@ -279,6 +292,11 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == OPTIMIZER && b == OFFLOAD && k) return strcmp(optimizer_choices[i].flags, ADAFACTOR) != 0;
     if (a == OPTIMIZER && b == CLIP && k) return !magnifies_rounding(i);
     if (a == MODEL && b == CLIP && k) return !strstr(axes[MODEL].choice[i].flags, "--qk-layernorm");
+    if (a == MODEL && b == ADAPTERS && k == 3 && !strstr(axes[MODEL].choice[i].flags, "--swiglu")) return false;
+    if (a == MODEL && b == ADAPTERS && k)
+        return !strstr(axes[MODEL].choice[i].flags, "--num-experts") && !strstr(axes[MODEL].choice[i].flags, "BERT");
+    if (a == CLIP && b == ADAPTERS && k) return !i;
+    if (a == ADAPTERS && b == OFFLOAD && k) return !i;
     if (a == MODEL && b == DTYPE && k) return !strstr(axes[MODEL].choice[i].flags, "--num-experts");
     return true;
 }

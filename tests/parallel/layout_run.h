@@ -315,9 +315,8 @@ static inline tx_status hash_all(tx_zero *z, outcome *o, float *room)
     return TX_OK;
 }
 
-static inline tx_status keep_reference(reference *k, const tx_trainer *t, float **flat)
+static inline tx_status keep_reference(reference *k, tx_trainer *t, float **flat)
 {
-    float *x, *owned = NULL;
     const tx_params *ps = &t->model->params;
     if (!k->param) {
         TX_TRY(tx_alloc(&k->param, (size_t)ps->n, sizeof *k->param, "test"));
@@ -325,9 +324,7 @@ static inline tx_status keep_reference(reference *k, const tx_trainer *t, float 
         k->n = ps->n;
     }
     TX_TRY(tx_alloc(flat, (size_t)ps->numel, sizeof **flat, "test"));
-    TX_TRY(tx_zero_see_whole(&t->zero, t->zero.master, TX_F32, &x, &owned));
-    memcpy(*flat, x, (size_t)ps->numel * sizeof **flat);
-    tx_free(owned);
+    for (int i = 0; i < ps->n; i++) TX_TRY(tx_zero_load_row(&t->zero, i, *flat + ps->param[i].offset));
     return TX_OK;
 }
 

@@ -146,10 +146,26 @@ static void clipped_queries_and_keys(void **state)
     assert_true(most.weights < 3e-5);
 }
 
+/* Adapters of a model that is not trained, divided as its matrices are. */
+static void low_rank_adapters(void **state)
+{
+    (void)state;
+    static const char *const words[] = { "1x1x3 lora",
+                                         "2x2x2 lora-dropout sequence interleaved dropout",
+                                         "4x1x2 llama lora-parts uniform sequence",
+                                         "4x1x1 gqa lora-parts selective",
+                                         "2x2x1 lora-few muon documents",
+                                         "2x1x2 qk-norm lora-dropout lamb block",
+                                         "1x2x2 lora adafactor ramp-up" };
+    bounds most = all_pass(words, LENGTH(words));
+    assert_true(most.weights < 1e-5);
+}
+
 /* All of the axes of layouts, none of ZeRO's. */
 static const int taken[N_AXES] = {
-    [LAYOUT] = 99, [SEQUENCE] = 99, [SCHEDULE] = 99, [RECOMPUTE] = 99, [EXPERTS] = 99, [SUMS] = 99,      [DROPOUT] = 99,
-    [RAMP] = 99,   [RATE] = 99,     [LAYERS] = 99,   [VOCAB] = 99,     [MODEL] = 99,   [OPTIMIZER] = 99, [CLIP] = 99,
+    [LAYOUT] = 99, [SEQUENCE] = 99, [SCHEDULE] = 99,  [RECOMPUTE] = 99, [EXPERTS] = 99,
+    [SUMS] = 99,   [DROPOUT] = 99,  [RAMP] = 99,      [RATE] = 99,      [LAYERS] = 99,
+    [VOCAB] = 99,  [MODEL] = 99,    [OPTIMIZER] = 99, [CLIP] = 99,      [ADAPTERS] = 99,
 };
 
 static void layouts_equal_one_rank(void **state)
@@ -221,10 +237,9 @@ int main(int argc, char **argv)
         return 2;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts_equal_one_rank),
-        cmocka_unit_test(gradients_of_two_bytes),
-        cmocka_unit_test(whole_matrices),
-        cmocka_unit_test(clipped_queries_and_keys),
+        cmocka_unit_test(layouts_equal_one_rank), cmocka_unit_test(gradients_of_two_bytes),
+        cmocka_unit_test(whole_matrices),         cmocka_unit_test(clipped_queries_and_keys),
+        cmocka_unit_test(low_rank_adapters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,7 +36,8 @@ static void run_case(layout_run *r, const layout_case *c, const char *what)
 /* Their batch is divided by all numbers of data ranks but two, which are not drawn. */
 #define SHARED_BATCH " --num-layers 4 --micro-batch-size 1 --global-batch-size 24"
 
-static const char *const models[] = { "gpt2 509", "llama 509 dropout", "gqa 509/512", "smooth 509/1" };
+static const char *const models[] = { "gpt2 509", "llama 509 dropout", "gqa 509/512", "smooth 509/1",
+                                      "gqa lora-parts" };
 
 static int draw(const tx_rng *rng, uint64_t *drawn, int n)
 {
@@ -89,6 +90,7 @@ static const struct {
     const char *words, *of, *in; /* the layout; stages before and after */
 } same[] = {
     { "1x1x4 one dropout 509", "stage1", "stage3 nothing" },
+    { "2x1x2 one bf16 lora-dropout 509", "stage3 few", "stage1" },
     { "1x1x3 one llama 509", "stage3 nothing", "stage2 small" },
     { "2x1x3 one sequence 509/512", "stage2 small", "stage0" },
     { "2x2x2 one bf16 gqa", "stage0", "stage3 norms" },
@@ -98,6 +100,7 @@ static const struct {
     { "2x2x2 sequence interleaved bf16", "stage2 small", "stage2 small" },
     { "4x1x2 llama 509/1 uniform", "stage1", "stage1" },
     { "1x2x3 fp16 ramp-up", "stage3 reused", "stage3 reused" },
+    { "1x2x2 lora 509", "stage2 small", "stage2 small" },
 };
 
 static layout_case with_stage(const char *words, const char *stage)
@@ -130,11 +133,43 @@ static void a_stage_goes_on_with_the_bits_of_another(void **state)
     }
 }
 
+/* ---- adapters ---- */
+
+/* A checkpoint without adapters, of one layout, is what new ones begin beside in any other. */
+static void adapters_begin_beside_any_base(void **state)
+{
+    (void)state;
+    static const char *const words[] = { "2x1x2 lora-dropout sequence stage3 nothing", "1x2x3 lora-dropout stage2",
+                                         "1x1x2 lora-dropout stage0" };
+    static layout_run base, one, many;
+    layout_case c = case_of("1x2x1");
+    char what[2048];
+    what_flags(what, sizeof what, &c);
+    strcat(what, SHARED_BATCH);
+    base = (layout_run){ .until = HALF, .save = in_scratch("base") };
+    run_case(&base, &c, what);
+    c = case_of("1x1x1 lora-dropout");
+    what_flags(what, sizeof what, &c);
+    strcat(what, SHARED_BATCH);
+    one = (layout_run){ .until = HALF, .load = base.save };
+    run_case(&one, &c, what);
+    ASSERT_NEAR(one.rank[0].scored[0], base.rank[0].scored[1], 1e-5, "B is 0 at first");
+    assert_true(one.rank[0].scored[1] < one.rank[0].scored[0]);
+    for (int i = 0; i < LENGTH(words); i++) {
+        layout_case k = case_of(words[i]);
+        many = (layout_run){ .until = HALF, .load = base.save };
+        run_case(&many, &k, what);
+        bounds off = distance(&many.rank[0], &one.rank[0], 0, HALF);
+        if (!(off.loss < 1e-6 && off.norm < 1e-5)) fail_msg("%s: off %.1e, %.1e", words[i], off.loss, off.norm);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCRATCH_TEST(any_layout_and_stage_resume_in_any_other),
         SCRATCH_TEST(a_stage_goes_on_with_the_bits_of_another),
+        SCRATCH_TEST(adapters_begin_beside_any_base),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

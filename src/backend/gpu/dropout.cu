@@ -53,7 +53,8 @@ template <class Y, class X, class R>
 static void launch(const tx_ctx *c, tx_tensor y, tx_tensor x, tx_tensor residual, const tx_dropout *mask)
 {
     const sizes size = { x.dim[0] * x.dim[1], x.dim[1], x.dim[2] };
-    bool packs = size.h % 8 == 0 && aligned16(y.data) && aligned16(x.data) && aligned16(residual.data);
+    bool starts = mask->columns % 8 == 0 && mask->first_column % 8 == 0; /* rows begin at a counter */
+    bool packs = size.h % 8 == 0 && starts && aligned16(y.data) && aligned16(x.data) && aligned16(residual.data);
     int64_t n = packs ? size.rows * size.h / 8 : size.rows * size.h;
     gpuStream_t s = tx__gpu_compute(c);
     if (packs)

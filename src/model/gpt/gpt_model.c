@@ -71,7 +71,7 @@ static tx_status head_fwd(tx_ctx *c, const tx_stack_call *k)
     tx_tensor none = { 0 }, y = tx_as_rows(k->x), x = tx_tp_room(c, &c->scratch, y), dx = none;
     if (k->train) dx = tx_tp_room(c, &c->scratch, tx_as_rows(k->dx));
     TX_TRY(tx_tp_gather(c, x, y));
-    TX_RUN(c, head_loss, .loss = batch->loss, .dx = dx, .dw = k->train ? g->head->grad : none,
+    TX_RUN(c, head_loss, .loss = batch->loss, .dx = dx, .dw = k->train && !g->head->frozen ? g->head->grad : none,
            .accumulate = !g->head->fresh, .x = x, .w = g->head->value, .y = batch->label,
            .weight = k->train ? batch->weight : none, .n_valid = m->n_valid,
            .smoothing = k->train ? m->label_smoothing : 0, .n_parts = tp->size, .part = tp->rank,
