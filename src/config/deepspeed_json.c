@@ -640,7 +640,7 @@ static tx_status read_curriculum(reading *r, const key_row *row, bool *done)
     bool drops = below(row->path, "data_efficiency.data_routing.random_ltd"),
          fades = below(row->path, "progressive_layer_drop");
     *done = ((key && !r->grows) || (drops && !r->drops) || (fades && !r->fades)) &&
-            strcmp(last_part(row->path), "enabled") != 0;
+            strcmp(tx__ds_last_part(row->path), "enabled") != 0;
     if (*done || !param || !r->curriculum || tx__word_in(tx__curriculum_takes(r->curriculum), param)) return TX_OK;
     *done = true;
     return note(r, "%s: accepted, without effect here: it is none of %s's", row->path,
