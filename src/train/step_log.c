@@ -29,7 +29,7 @@ static void tell_messages(const tx_step_log *l, const tx_trainer *t)
                          tx_group_names[i], tx_comm_op_names[op], (long long)v->calls, (long long)v->bytes,
                          1e3 * waited);
         }
-    if (t->client->model) return; /* the formulas are those of transformers */
+    if (t->client->model || !tx__trainer_sums_all(t)) return; /* the formulas are those of transformers */
     tx_volume_sizes sizes = tx__plan_volume_sizes(t->model, t->cfg, t->grid, t->n_micro, t->length, &t->zero);
     sizes.teacher = tx__plan_teacher_volume(&t->stage.teacher);
     sizes.skips = t->last_step != TX_STEP_TAKEN;

@@ -278,7 +278,11 @@ tx_status tx_step_profile_tell(tx_step_profile *p, const tx_trainer *t, bool ove
     if (p->n < asked)
         tx_warn_once("--profile %lld: the run ended after %lld of the iterations", (long long)asked, (long long)p->n);
     TX_TRY(show_tables(p, t->grid, last));
-    if (t->grid->size > 1 && !t->client->model) /* the formulas are those of transformers */
+    if (t->grid->size > 1 && !tx__trainer_sums_all(t))
+        tx_info(" > messages of iteration %lld are not compared with the formulas, in which every layer computes all "
+                "tokens: some are passed by (--random-ltd, --progressive-layer-drop)",
+                (long long)last);
+    else if (t->grid->size > 1 && !t->client->model) /* the formulas are those of transformers */
         TX_TRY(show_volume(p, t, last));
     if (t->grid->rank == 0 && write_trace(p, t->cfg, last))
         tx_warn("%s; there is no trace of the profile", tx_last_error());

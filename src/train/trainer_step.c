@@ -98,6 +98,12 @@ void tx__trainer_whole_length(tx_trainer *t)
     tx_stage_set_length(&t->stage, t->s, t->s);
 }
 
+bool tx__trainer_sums_all(const tx_trainer *t)
+{
+    bool all = t->kept >= t->length && !t->cfg->progressive_layer_drop;
+    return all || tx_grid_size(t->grid, TX_AXIS_TENSOR) == 1;
+}
+
 static tx_status begin_iteration(tx_trainer *t)
 {
     tx__trainer_train_length(t);

@@ -51,6 +51,15 @@ echo '{"progressive_layer_drop": {"enabled": true, "theta": 0.5, "gamma": 0.1}}'
 ok "${train[@]}" --deepspeed_config ds.json
 losses out | cmp - by_flags || die "the file's run of layers is another"
 
+# tensor ranks that divide the sequence
+rank_threads=$(dirname "$TRIAX")/rank_threads
+if [ -x "$rank_threads" ]; then
+    "$rank_threads" 2 --world-size 2 "${train[@]:1}" "${flags[@]}" --train-iters 3 --tensor-model-parallel-size 2 --sequence-parallel --profile 1 \
+        --log-interval 1 >out 2>err || { cat out err >&2; die "2 ranks"; }
+    said '> messages of iteration 3 are not compared with the formulas, in which every layer computes all tokens'
+    said '| random ltd reserved length:     8 |'
+fi
+
 # without experts, and in layers that hand on what they get
 refused '--random-ltd: layers with experts compute all tokens' "${train[@]}" "${flags[@]}" --num-experts 4
 refused '--progressive-layer-drop: ranks that divide experts compute every layer together' "${train[@]}" --progressive-layer-drop --num-experts 4

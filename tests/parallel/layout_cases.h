@@ -39,6 +39,7 @@ enum {
     OPTIMIZER,
     CLIP,
     ADAPTERS,
+    ROUTING,
     STAGE, /* who keeps it */
     OFFLOAD,
     BUCKETS,
@@ -155,6 +156,14 @@ static const axis_choice adapters_choices[] = {
     { "lora-few", "--lora-rank 8 --lora-targets v_proj dense_4h_to_h" },
 };
 
+/* Tokens and micro-batches that pass layers by. */
+static const axis_choice routing_choices[] = {
+    { "-", "" },
+    { "drops", "--random-ltd --random-ltd-min-value 8 --random-ltd-max-value 8 --random-ltd-require-steps 1 "
+               "--random-ltd-seq-per-step 8" },
+    { "fades", "--progressive-layer-drop --pld-theta 0 --pld-gamma 0.3" },
+};
+
 /* Who keeps it: ZeRO's run alone has these flags. A path in them is a folder for files. */
 #define TO_CPU    "--offload-optimizer cpu"
 #define TO_FILES  "--offload-optimizer nvme --offload-optimizer-nvme-path @"
@@ -220,6 +229,7 @@ static const struct axis {
     [OPTIMIZER] = { optimizer_choices, LENGTH(optimizer_choices) },
     [CLIP] = { clip_choices, LENGTH(clip_choices) },
     [ADAPTERS] = { adapters_choices, LENGTH(adapters_choices) },
+    [ROUTING] = { routing_choices, LENGTH(routing_choices) },
     [STAGE] = { stage_choices, LENGTH(stage_choices) },
     [OFFLOAD] = { offload_choices, LENGTH(offload_choices) },
     [BUCKETS] = { buckets_choices, LENGTH(buckets_choices) },
@@ -270,6 +280,12 @@ static inline bool divide_experts(sizes l, int choice)
     return (whole ? l.tp * l.dp : l.dp) % each[choice] == 0 && (!whole || l.tp > 1);
 }
 
+/* Whether tokens, or micro-batches, may pass a model's layers by. */
+static inline bool are_passed_by(const char *model, int routing)
+{
+    return !strstr(model, "--num-experts") && !strstr(model, routing == 1 ? "alibi" : "--post-layernorm");
+}
+
 /* Whether two choices go together. */
 static inline bool go_together(int a, int i, int b, int k)
 {
@@ -297,6 +313,7 @@ static inline bool go_together(int a, int i, int b, int k)
         return !strstr(axes[MODEL].choice[i].flags, "--num-experts") && !strstr(axes[MODEL].choice[i].flags, "BERT");
     if (a == CLIP && b == ADAPTERS && k) return !i;
     if (a == ADAPTERS && b == OFFLOAD && k) return !i;
+    if (a == MODEL && b == ROUTING && k) return are_passed_by(axes[MODEL].choice[i].flags, k);
     if (a == MODEL && b == DTYPE && k) return !strstr(axes[MODEL].choice[i].flags, "--num-experts");
     return true;
 }
@@ -397,7 +414,7 @@ static inline int64_t vocab_of(const layout_case *c)
     return c->at[VOCAB] ? 509 : 512;
 }
 
-/* ---- in words: "2x2x2 sequence 1f1b - - dropout - even 509 gpt2 many fp32 adam - stage0 - - -" ---- */
+/* ---- in words: "2x2x2 sequence 1f1b - - dropout - even 509 gpt2 many fp32 adam - - stage0 - - -" ---- */
 
 static inline void words_of(char *text, size_t cap, const layout_case *c)
 {

@@ -32,6 +32,9 @@ static const char *const cases[] = {
     "2x1x1 one qk-clip",
     "1x1x2 one qk-clip stage2 cpu bf16-grads",
     "1x2x2 one qk-clip stage3 params-cpu gqa",
+    "2x1x1 one drops dropout sequence llama",
+    "1x2x2 one fades dropout stage3",
+    "2x1x1 one bert drops",
 };
 enum { N_SHARED = 7, FEW = 4, STEPS = 3 };
 

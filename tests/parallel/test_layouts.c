@@ -161,7 +161,22 @@ static void low_rank_adapters(void **state)
     assert_true(most.weights < 1e-5);
 }
 
-/* All of the axes of layouts, none of ZeRO's. */
+/* Layers that tokens or micro-batches pass by; test_routing_layouts has more of fp32. */
+static void layers_that_are_passed_by(void **state)
+{
+    (void)state;
+    static const char *const words[] = { "2x2x2 sequence drops bf16 dropout",
+                                         "1x2x3 interleaved fades dropout ramp-up",
+                                         "2x1x2 drops qk-clip gqa uniform",
+                                         "1x2x2 fades qk-clip block muon",
+                                         "2x4x1 sequence drops embed-norm fp16 adafactor",
+                                         "1x4x2 drops documents one uneven one-cycle",
+                                         "1x1x5 fades lamb bert-words selective",
+                                         "2x2x1 fades llama fp16-grads sequence selective" };
+    all_pass(words, LENGTH(words));
+}
+
+/* All of the axes of layouts, none of ZeRO's, and none of layers that are passed by. */
 static const int taken[N_AXES] = {
     [LAYOUT] = 99, [SEQUENCE] = 99, [SCHEDULE] = 99,  [RECOMPUTE] = 99, [EXPERTS] = 99,
     [SUMS] = 99,   [DROPOUT] = 99,  [RAMP] = 99,      [RATE] = 99,      [LAYERS] = 99,
@@ -239,7 +254,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_equal_one_rank), cmocka_unit_test(gradients_of_two_bytes),
         cmocka_unit_test(whole_matrices),         cmocka_unit_test(clipped_queries_and_keys),
-        cmocka_unit_test(low_rank_adapters),
+        cmocka_unit_test(low_rank_adapters),      cmocka_unit_test(layers_that_are_passed_by),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
