@@ -54,6 +54,8 @@ for type in value percentile; do
     drawn >half
     [ "$(wc -l <half)" -eq 12 ] || die "rank 0 of 2 has not 2 micro-batches in each iteration"
     grep -vxF -f all half >others && die "two ranks draw others: $(head -n 3 others)"
+    ok torchrun --nproc_per_node 2 "${run[@]}" --curriculum-metrics "$of" --train-iters 6 --pipeline-model-parallel-size 2
+    drawn | cmp - all || die "the stages of a pipeline draw others"
     ok "${run[@]}" --curriculum-metrics "$of" --train-iters 6 --exit-interval 3 --save part
     ok "${run[@]}" --curriculum-metrics "$of" --train-iters 6 --load part
     drawn >rest
