@@ -23,6 +23,7 @@ ok convert --merge-lora --to megatron gpt2-peft gpt2-megatron
 # a run begins beside a model, goes on with the same bits, and leaves it as it is
 ok pretrain-gpt $train --load "$golden/gpt2" --lora-rank 4 --lora-targets c_attn c_proj --train-iters 4 --save run --save-interval 2
 losses <(cat out err) >straight
+if grep -q 'grad norm: 0.000' <(cat out err); then die "nothing is trained"; fi
 ok pretrain-gpt $train --load run --load-tag iter_0000002 --train-iters 4
 losses <(cat out err) >resumed
 cmp resumed <(tail -n 2 straight) || die "a run that went on has other losses"
