@@ -355,6 +355,10 @@ static tx_status check_adapters(const job *j)
         return TX_FAIL(TX_ERR_ARG, "--merge-lora: %s has no adapters; leave the flag out", j->src.path);
     if (j->cfg->merge_lora && j->to == &tx_sink_peft)
         return TX_FAIL(TX_ERR_ARG, "--merge-lora leaves no adapters for --to peft: give one of the two");
+    if (j->to == &tx_sink_peft && !j->src.has_adapters)
+        return TX_FAIL(TX_ERR_ARG,
+                       "%s: holds no adapters, so there is none to write as PEFT's: choose --to huggingface",
+                       j->src.path);
     if (holds || !j->src.has_adapters || j->cfg->merge_lora) return TX_OK;
     return TX_FAIL(
         TX_ERR_UNSUPPORTED,

@@ -80,5 +80,6 @@ static tx_status fill(void *user, const tx_params *ps, float *weights)
 tx_status tx__trainer_take_weights(tx_trainer *t, tx_source *src)
 {
     filling f = { src, t->model };
+    if (t->cfg->lora_rank && !src->has_adapters) return tx_trainer_read_weights(t, src);
     return tx_trainer_set_weights(t, fill, &f);
 }

@@ -164,6 +164,7 @@ static tx_status read(tx_source *src, const tx_model *m, int part_number, const 
     (void)part_number; /* there are only weights */
     TX_TRY(tx_hf_format_of(&format, m));
     int n_parts = tx_hf_parts(format, m, p, part);
+    TX_ASSERT(n_parts); /* there are no adapters here */
     TX_TRY(tx_alloc(&theirs, (size_t)most_numel(part, n_parts, n), sizeof *theirs, "a tensor"));
     memset(whole, 0, (size_t)n * sizeof *whole); /* rows that the file may lack */
     tx_status st = TX_OK;

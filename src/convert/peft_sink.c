@@ -53,10 +53,7 @@ static tx_status write(tx_conversion *c)
     json_t *config = NULL;
     size_t n = 0;
     tx_status st;
-    if (!c->cfg->lora_rank)
-        return TX_FAIL(TX_ERR_ARG,
-                       "%s: holds no adapters, so there is none to write as PEFT's: choose --to huggingface",
-                       c->src->path);
+    TX_ASSERT(c->cfg->lora_rank); /* api/convert.c */
     TX_TRY(tx_hf_format_of(&format, c->m));
     TX_GOTO(tx_alloc(&tensor, (size_t)ps->n, sizeof *tensor, "a list of tensors"));
     TX_GOTO(tx_alloc(&part, (size_t)ps->n, sizeof *part, "a list of tensors"));

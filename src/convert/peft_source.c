@@ -109,7 +109,9 @@ static tx_status find_tensor(const tx_source *src, const tx_model *m, const tx_p
     const tx_hf_format *format;
     char found[128];
     TX_TRY(tx_hf_format_of(&format, m));
-    TX_TRY(tx_peft_part(format, m, q, part));
+    if (tx_peft_part(format, m, q, part))
+        return TX_FAIL(TX_ERR_SHAPE, "%s: the adapter is of another model than %s: a %s has no such matrices",
+                       src->path, p->base.path, format->model_type);
     const tx_st_tensor *t = *out = tx_safetensors_find(p->file, part->name);
     if (!t)
         return TX_FAIL(TX_ERR_SHAPE,

@@ -105,6 +105,7 @@ typedef struct tx_model {
     int64_t vocab_size;   /* real tokens: what the tokenizer has */
     int64_t vocab_padded; /* rows of the embedding: a multiple of --make-vocab-size-divisible-by */
     int64_t n_valid;      /* columns that take part in the softmax: vocab_size, or vocab_padded as upstream does */
+    bool frozen;          /* but for adapters nothing is trained: backward makes no gradients of weights */
     double head_products; /* multiply-adds of the head's matrix products, for each position of the sequence */
     int n_losses;
     const char *loss_name[TX_MAX_LOSSES]; /* as Megatron logs them: "lm loss"; the objective is their sum */
@@ -221,8 +222,15 @@ tx_status tx_check_id(const tx_model *m, int32_t id);
 /* Rows of the vocabulary after padding: Megatron's rule. */
 int64_t tx_vocab_padded(int64_t vocab_size, int64_t multiple);
 
+/* FLOPs of a multiply-add of weights, forward and backward. */
+static inline double tx_model_weight_flops(const tx_model *m)
+{
+    return m->frozen ? 4 : 6;
+}
+
 /* Model FLOPs of one forward and backward over s*b tokens: 3 × 2 × (multiply-adds of all matrix products, attention
- * counted in full as all published counts do). What is computed again is not in them. */
+ * counted in full as all published counts do); of weights that are not trained 2 × 2, and nothing of adapters. What is
+ * computed again is not in them. */
 double tx_model_flops(const tx_model *m, int64_t s, int64_t b);
 
 /* What of them is not computed where layers with --random-ltd see r of s tokens. */

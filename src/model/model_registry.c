@@ -74,7 +74,10 @@ double tx_model_flops(const tx_model *m, int64_t s, int64_t b)
 {
     if (m->sample_flops > 0) return 3 * m->sample_flops * (double)b;
     double tokens = (double)s * (double)b;
-    return 6 * tokens * ((double)m->n_layers * layer_products(m, s) + m->head_products);
+    double attention = 2 * (double)(m->n_heads * m->head_dim) * (double)s, each = tx_model_weight_flops(m);
+    double weights = (double)m->n_layers * (layer_products(m, s) - attention) + m->head_products;
+    if (!m->frozen) return 6 * tokens * ((double)m->n_layers * layer_products(m, s) + m->head_products);
+    return tokens * (each * weights + 6 * (double)m->n_layers * attention);
 }
 
 double tx_model_flops_spared(const tx_model *m, int64_t s, int64_t r, int64_t b)

@@ -294,6 +294,7 @@ static tx_model sizes_of(const tx_config *cfg, const tx_model_type *type, int64_
         .ffn = cfg->ffn_hidden_size,
         .mlp_in = cfg->swiglu || cfg->glu_activation ? 2 * cfg->ffn_hidden_size : cfg->ffn_hidden_size,
         .mlp_products = mlp_products(cfg),
+        .frozen = cfg->lora_rank > 0,
         .max_positions = cfg->max_position_embeddings,
         .positions = tx_config_positions(cfg),
         .vocab_size = vocab_size,

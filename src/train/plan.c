@@ -621,7 +621,7 @@ static void read_model(tx_run_plan *p, const tx_model *m, const tx_config *cfg)
     p->vocab_padded = m->vocab_padded;
     p->tokens = s * batch;
     p->flops = tx_model_flops(m, s, batch);
-    p->flops_layers = p->flops - 6 * (double)s * (double)batch * m->head_products;
+    p->flops_layers = p->flops - tx_model_weight_flops(m) * (double)s * (double)batch * m->head_products;
     p->flops_again = tx_model_flops_again(m, s, batch);
     p->flops_told = tx_flops_told(cfg, m, s, batch);
     p->flops_2021 = tx_model_flops_2021(m, s, batch);

@@ -277,6 +277,9 @@ tx_status tx__trainer_saved(tx_trainer *t, const char *dir, const tx_ckpt_state 
  * this optimizer. The trainer is unchanged on failure. */
 tx_status tx_trainer_load(tx_trainer *t, tx_source *from);
 
+/* The weights alone, in place; where the run has adapters and the checkpoint has none, those stay as they are. */
+tx_status tx_trainer_read_weights(tx_trainer *t, tx_source *from);
+
 /* Records that the weights were read from `path`, in another format. TX_ERR_NOMEM */
 tx_status tx_trainer_set_origin(tx_trainer *t, const char *path);
 

@@ -603,6 +603,12 @@ out:
     return st;
 }
 
+tx_status tx_trainer_read_weights(tx_trainer *t, tx_source *from)
+{
+    TX_TRY(tx_zero_settle(&t->zero));
+    return read_state(t, from, false);
+}
+
 /* A client's model is read from its own checkpoints. */
 static tx_status require_model(const tx_trainer *t, const tx_source *from)
 {

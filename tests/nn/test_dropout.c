@@ -187,12 +187,38 @@ static void cpu_drops_what_ref_drops(void **state)
     }
 }
 
+/* Some columns of more, as a tensor rank has them of what an adapter reads: fp32, each backend. */
+static void columns_have_their_part_of_the_mask(void **state)
+{
+    (void)state;
+    static const char *const backend[] = { "ref", "cpu" };
+    enum { FIRST = 11, WIDTH = 13 };
+    static double all[N];
+    mask_of(all, S, B, mlp_mask(&whole, 0.3));
+    for (int k = 0; k < 2; k++) {
+        tx_ctx c = open_ctx(backend[k], 2);
+        tx_tensor x = make(TX_F32, S, B, WIDTH), y = make(TX_F32, S, B, WIDTH);
+        tx_dropout mask = mlp_mask(&whole, 0.3);
+        mask.columns = H;
+        mask.first_column = FIRST;
+        for (int64_t i = 0; i < tx_numel(x); i++) set(x, i, 1);
+        forward(&c, y, x, (tx_tensor){ 0 }, mask);
+        for (int64_t i = 0; i < tx_numel(y); i++) {
+            double kept = all[i / WIDTH * H + FIRST + i % WIDTH];
+            assert_int_equal(((const float *)y.data)[i] != 0, kept != 0);
+        }
+        free(x.data);
+        free(y.data);
+        tx_ctx_deinit(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_mask_is_that_of_its_names), cmocka_unit_test(a_part_has_its_part_of_the_mask),
         cmocka_unit_test(p_is_how_many_fall_out),      cmocka_unit_test(backward_is_what_differences_say),
-        cmocka_unit_test(cpu_drops_what_ref_drops),
+        cmocka_unit_test(cpu_drops_what_ref_drops),    cmocka_unit_test(columns_have_their_part_of_the_mask),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
