@@ -233,8 +233,11 @@ static tx_status mlp_branch_bwd(tx_ctx *c, const tx_block *w, const tx_block_sav
     if (w->moe)
         TX_TRY(tx_moe_bwd(c, w->moe, &a->moe,
                           &(tx_moe_call){ .x = x, .dx = dx, .dy = dy, .pass = &k->pass, .random = k->dropout }));
-    else
-        TX_TRY(tx_mlp_bwd(c, &w->mlp, &a->mlp, dx, dy, x));
+    else {
+        tx_mlp_saved mlp = a->mlp;
+        mlp.dropout = k->dropout; /* forward's may be gone */
+        TX_TRY(tx_mlp_bwd(c, &w->mlp, &mlp, dx, dy, x));
+    }
     TX_TRY(tx_tp_sum(c, r->dn, whole_of(k, r->dn)));
     tx_arena_pop(&c->acts, mark);
     return TX_OK;

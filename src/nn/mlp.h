@@ -30,7 +30,7 @@ typedef struct tx_mlp {
 typedef struct tx_mlp_saved {
     tx_tensor u;                   /* [rows, f or 2f], before the activation */
     tx_tensor g;                   /* [rows, f], after it; with recompute only its shape */
-    const tx_dropout_key *dropout; /* of adapters; set by the caller before forward. NULL: nothing is dropped */
+    const tx_dropout_key *dropout; /* of adapters; set by the caller before each call. NULL: nothing is dropped */
 } tx_mlp_saved;
 
 /* f is what this tensor rank has of it, and y and dx are its parts of sums.

@@ -3,6 +3,7 @@
 #include "support.h"
 
 #include "config/deepspeed_json.h"
+#include "ds_sections.h"
 
 #define SHAPE  "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 "
 #define GOOD   SHAPE "--micro-batch-size 2 "
@@ -41,26 +42,6 @@ static void refused(const char *command, const char *flags, const char *json, co
 }
 
 /* ---------------------------------------------------------------- every key that is an option */
-
-#define CURRICULUM(config)                                                                                   \
-    "{\"curriculum_learning\": {\"enabled\": true, \"curriculum_type\": \"seqlen\", \"min_difficulty\": 8, " \
-    "\"max_difficulty\": 16, " config "}}"
-#define DROPPING                                                                                                  \
-    "{\"data_efficiency\": {\"enabled\": true, \"data_routing\": {\"enabled\": true, \"random_ltd\": {"           \
-    "\"enabled\": true, \"total_layer_num\": 4, \"random_ltd_layer_num\": 2, \"random_ltd_layer_id\": [1, 3], "   \
-    "\"random_ltd_schedule\": {\"min_value\": 8, \"max_value\": 16, \"schedule_config\": {\"require_steps\": 9, " \
-    "\"seq_per_step\": 4}}}}}}"
-#define RISING                                                                                           \
-    CURRICULUM("\"schedule_type\": \"fixed_root\", \"schedule_config\": {\"total_curriculum_step\": 9, " \
-               "\"difficulty_step\": 4, \"root_degree\": 2}")
-#define LISTED                                                                                              \
-    CURRICULUM("\"schedule_type\": \"fixed_discrete\", \"schedule_config\": {\"difficulty\": [8, 12, 16], " \
-               "\"max_step\": [3, 5]}")
-
-#define DRAWN                                                                                                        \
-    "{\"data_efficiency\": {\"enabled\": true, \"seed\": 7, \"data_sampling\": {\"enabled\": true, \"num_epochs\": " \
-    "2, "                                                                                                            \
-    "\"curriculum_learning\": {\"enabled\": true, \"data_cluster_path\": \"d\", \"curriculum_metrics\": {}}}}}"
 
 /* A value that is not the default, as JSON, and the option printed. A switch that is on by default becomes off. */
 static const struct set {

@@ -134,7 +134,7 @@ static const axis_choice optimizer_choices[] = {
     { "nesterov", "--optimizer sgd --sgd-nesterov --lr 5e-2 --min-lr 5e-3" },
     { "adam-l2", "--no-decoupled-weight-decay" },
     { "adagrad", "--optimizer adagrad --lr 5e-3 --min-lr 5e-4" },
-    { "lion", "--optimizer lion --lr 5e-4 --min-lr 5e-5" },
+    { "lion", "--optimizer lion --lr 1e-4 --min-lr 1e-5" },
     { "lamb", "--optimizer lamb --lr 2e-2 --min-lr 2e-3" },
     { "adafactor", ADAFACTOR },
     { "muon", MUON "--muon-nesterov --muon-coefficient-type simple" },

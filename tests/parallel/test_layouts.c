@@ -156,6 +156,7 @@ static void low_rank_adapters(void **state)
                                          "4x1x1 gqa lora-parts selective",
                                          "2x2x1 lora-few muon documents",
                                          "2x1x2 qk-norm lora-dropout lamb block",
+                                         "2x2x2 lora-dropout drops sequence",
                                          "1x2x2 lora adafactor ramp-up" };
     bounds most = all_pass(words, LENGTH(words));
     assert_true(most.weights < 1e-5);
