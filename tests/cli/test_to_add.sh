@@ -114,7 +114,7 @@ like src/model/gpt/gpt_model.c src/model/dummy/dummy_model.c 's/tx_model_gpt/tx_
 added "a model"
 
 # all parameters in one file, one behind the other
-sed -i 's/^    TX_FORMAT_ROW_UNIVERSAL(X)$/    TX_FORMAT_ROW_UNIVERSAL(X) \\\n    TX_FORMAT_ROW_DUMMY(X)/; /^\/\* Those that a run saves/i #define TX_FORMAT_ROW_DUMMY(X) X(TX_FORMAT_DUMMY, "dummy", TX_CKPT_DUMMY, "a dummy", "dummy.json", tx_source_dummy, tx_sink_dummy)\n' src/kinds/formats.h
+sed -i 's/^    TX_FORMAT_ROW_PEFT(X)$/    TX_FORMAT_ROW_PEFT(X) \\\n    TX_FORMAT_ROW_DUMMY(X)/; /^\/\* Those that a run saves/i #define TX_FORMAT_ROW_DUMMY(X) X(TX_FORMAT_DUMMY, "dummy", TX_CKPT_DUMMY, "a dummy", "dummy.json", tx_source_dummy, tx_sink_dummy)\n' src/kinds/formats.h
 cat >src/convert/dummy_sink.c <<'S'
 /* dummy_sink.c - dummy.json has the options, dummy.bin the numbers. */
 #include <stdio.h>
