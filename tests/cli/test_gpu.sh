@@ -117,6 +117,13 @@ done
 for f in straight.bits/*; do cmp "$f" "stopped.bits/${f##*/}" || die "a resumed run has other bits"; done
 ok "${run[@]}" --device cpu --train-iters 6 --load straight
 
+# beside it: adapters, a student, tokens and layers that are passed by
+trains adapters 2e-4 --load straight --finetune --lora-rank 4 --lora-dropout 0.1 --lora-targets query_key_value dense_4h_to_h
+trains taught 2e-4 --kd --load-teacher straight --num-layers-teacher 2 --hidden-size-teacher 32 --num-attention-heads-teacher 4
+trains tokens 2e-4 --num-layers 3 --random-ltd --random-ltd-min-value 8 --random-ltd-max-value 16 --random-ltd-require-steps 100 \
+    --random-ltd-seq-per-step 8
+trains layers 2e-4 --num-layers 3 --progressive-layer-drop --pld-theta 0.2 --pld-gamma 0.5
+
 # a step that overflows changes nothing: skipped on both alike
 ok "${run[@]}" --device gpu --fp16 --initial-loss-scale 1e12 --train-iters 3
 grep -q "a gradient overflowed at loss scale" out err || die "no step was skipped"
