@@ -52,7 +52,7 @@ tx_status tx_norm_bwd(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_no
 {
     tx_tensor dres = g.dres.data ? tx_as_rows(g.dres) : g.dres;
     size_t mark = tx_arena_mark(&c->scratch);
-    tx_tensor dgamma, dbeta;
+    tx_tensor dgamma, dbeta = { 0 };
     TX_TRY(gradient_of(c, &w->gamma, &dgamma));
     if (w->kind == TX_LAYERNORM) TX_TRY(gradient_of(c, &w->beta, &dbeta));
     if (w->kind == TX_RMSNORM)
