@@ -46,7 +46,7 @@ static char *metrics_of(const json_t *c)
         json_object_del(with, "merged");
         if (!json_array_size(values)) continue;
         for (size_t i = 0; i < 4; i++) f.is[i] = json_integer_value(json_array_get(values, i));
-        snprintf(path, sizeof path, "%s", in_scratch(name));
+        snprintf(path, sizeof path, "%s", in_scratch("%s", name));
         write_metric(path, n, value_by_formula, &f);
         bool merged = json_is_true(json_object_get(m, "merged"));
         snprintf(file, sizeof file, "%s_index_to_sample%s", path, merged ? "_percentile_merged" : "");

@@ -289,8 +289,8 @@ static void a_plan_counts_messages(void **state)
     (void)state;
     static const char *const layouts[] = {
         "--world-size 2 --tensor-model-parallel-size 2",
-        "--world-size 4 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --bf16 "
-        "--fp32-residual-connection",
+        ("--world-size 4 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --bf16 "
+         "--fp32-residual-connection"),
         "--world-size 4 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --sequence-parallel --bf16",
         "--world-size 4 --pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1 --zero-stage 3",
     };
