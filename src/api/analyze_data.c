@@ -204,7 +204,10 @@ static void remove_parts(analysis *a, const char *name)
     tx_str path = { 0 };
     for (int r = 0; a->part && r < a->grid->size; r++) {
         tx_map_close(&a->part[r]);
-        if (!part_of(&path, a, name, r)) unlink(path.data);
+        if (part_of(&path, a, name, r))
+            tx_warn("rank %d's part of %s stays in %s: %s", r, name, a->cfg->save, tx_last_error());
+        else
+            unlink(path.data);
     }
     tx_free(a->part);
     a->part = NULL;

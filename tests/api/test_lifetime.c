@@ -376,6 +376,10 @@ static const job jobs[] = {
     { "plan", plan, "plan", RUN, NULL, NULL },
     { "inspect", inspect, "inspect", "%1$s/run", NULL, CLEAN },
     { "inspect-samples", inspect_samples, "inspect-samples", RUN "--stats", NULL, NULL },
+    { "analyze-data", tx_analyze_data, "analyze-data",
+      "--data-path %2$s/dataset/tiny_text_document --split 8,1,1 --seq-length 64 --tokenizer-type NullTokenizer "
+      "--vocab-size 511 --analyzing-metric total_vocab_freq vocab_rarity --save %1$s/analysis",
+      NULL, "a rank's part of it: stays, with a warning" },
     { "report", report, "report", "%1$s/run.jsonl --output %1$s/report.html", NULL, NULL },
     { "convert", tx_convert, "convert", "%1$s/run %1$s/hf --to huggingface", NULL, CACHE },
     { "evaluate", evaluate, "evaluate",
@@ -635,7 +639,7 @@ static const struct {
     { "give a number or a static text back, or free",
       "tx_generate_form_of tx_generate_numbers tx_sample_stage_name tx_launched_rank tx_launched_alone tx_last_error "
       "tx_version "
-      "tx_dtype_size tx_dtype_name tx_tokenizer_eod tx_engine_iteration tx_engine_lr tx_engine_loss "
+      "tx_dtype_size tx_dtype_name tx_tokenizer_eod tx_tokenizer_ends tx_engine_iteration tx_engine_lr tx_engine_loss "
       "tx_engine_grad_norm tx_engine_n_params "
       "tx_engine_memory_of tx_engine_cur_scale tx_engine_skipped_steps tx_engine_global_rank "
       "tx_engine_train_batch_size tx_engine_train_micro_batch_size "
