@@ -62,23 +62,27 @@ int64_t tx_curriculum_at(const tx_curriculum *c, int64_t step)
     return c->max;
 }
 
-/* Of a schedule that does not fall: the last iteration with the difficulty of `step`. */
-static int64_t last_of_difficulty(const tx_curriculum *c, int64_t step)
+int64_t tx__last_alike(int64_t (*at)(const void *of, int64_t iteration), const void *of, int64_t iteration)
 {
-    int64_t length = tx_curriculum_at(c, step), same = step, other = step + 1;
-    while (other <= LAST_ITERATION && tx_curriculum_at(c, other) == length) {
+    int64_t value = at(of, iteration), same = iteration, other = iteration + 1;
+    while (other <= LAST_ITERATION && at(of, other) == value) {
         same = other;
-        other += other - step;
+        other += other - iteration;
     }
     if (other > LAST_ITERATION) return INT64_MAX;
     while (other - same > 1) {
         int64_t middle = same + (other - same) / 2;
-        if (tx_curriculum_at(c, middle) == length)
+        if (at(of, middle) == value)
             same = middle;
         else
             other = middle;
     }
     return same;
+}
+
+static int64_t difficulty_at(const void *curriculum, int64_t step)
+{
+    return tx_curriculum_at(curriculum, step);
 }
 
 int64_t tx_config_sample_length(const tx_config *c, int64_t iteration, int64_t *last)
@@ -102,7 +106,7 @@ int64_t tx_config_sample_length(const tx_config *c, int64_t iteration, int64_t *
     int64_t length = tx_curriculum_at(&lengths, iteration);
     if (length >= lengths.max) return length;
     if (!discrete)
-        *last = last_of_difficulty(&lengths, iteration);
+        *last = tx__last_alike(difficulty_at, &lengths, iteration);
     else if (listed(&lengths, iteration) < lengths.n)
         *last = last_of[listed(&lengths, iteration)];
     return length;

@@ -206,6 +206,9 @@ bool tx__skip_range_parse(const char *text, int64_t *first, int64_t *last);
 int64_t tx__curriculum_item(const tx_list *l, int i);
 const char *tx__curriculum_takes(enum tx_curriculum_kind kind);
 
+/* curriculum.c: of numbers that do not fall, the last iteration with that of `iteration`. INT64_MAX: all later ones. */
+int64_t tx__last_alike(int64_t (*at)(const void *of, int64_t iteration), const void *of, int64_t iteration);
+
 /* ---- DeepSpeed's equation of three batch sizes: deepspeed_batch.c ---- */
 
 /* train = micro x accumulation x ranks; 0: not known. */

@@ -6,8 +6,9 @@
 #include "config/option_table.h"
 
 /* DeepSpeed counts steps from 0, and what has come to the highest number stays there. */
-static int64_t reserved_at(const tx_config *c, int64_t iteration)
+static int64_t reserved_at(const void *cfg, int64_t iteration)
 {
+    const tx_config *c = cfg;
     int64_t min = c->random_ltd_min_value, max = c->random_ltd_max_value, unit = c->random_ltd_seq_per_step;
     if (min >= max) return min;
     double part = (double)(iteration - 1) / (double)c->random_ltd_require_steps;
@@ -21,18 +22,8 @@ int64_t tx_config_reserved_length(const tx_config *c, int64_t iteration, int64_t
 {
     *last = INT64_MAX;
     if (!c->random_ltd) return 0;
-    int64_t length = reserved_at(c, iteration), same = iteration, other = iteration + 1;
-    if (length >= c->random_ltd_max_value) return length;
-    while (reserved_at(c, other) == length) same = other, other += other - iteration;
-    while (other - same > 1) {
-        int64_t middle = same + (other - same) / 2;
-        if (reserved_at(c, middle) == length)
-            same = middle;
-        else
-            other = middle;
-    }
-    *last = same;
-    return length;
+    *last = tx__last_alike(reserved_at, c, iteration);
+    return reserved_at(c, iteration);
 }
 
 int64_t tx_config_kept(const tx_config *c, int64_t iteration, int64_t *last)

@@ -3,9 +3,8 @@
  * after a checkpoint. */
 #include "support.h"
 
-#include "layout_cases.h"
-#include "layout_run.h"
 #include "metric_files.h"
+#include "worded_run.h"
 
 enum { N = 10 }; /* iterations */
 
@@ -44,27 +43,6 @@ static const char *draws(void)
     return flags;
 }
 
-static tx_status run_words(layout_run *r, const reference **ref, const char *words, const char *more, int64_t until)
-{
-    char what[3584], both[8000], how[512];
-    layout_case c = case_of(words);
-    sizes l = sizes_of(&c);
-    what_flags(what, sizeof what, &c);
-    how_flags(how, sizeof how, &c);
-    snprintf(what + strlen(what), sizeof what - strlen(what), "%s", more);
-    r->vocab = vocab_of(&c);
-    r->n_ranks = n_ranks_of(&c);
-    r->tp = l.tp;
-    r->pp = l.pp;
-    r->until = until;
-    if (ref) {
-        TX_TRY(reference_of(ref, what, r->vocab));
-        r->ref = *ref;
-    }
-    snprintf(both, sizeof both, "%s %s", what, how);
-    return run_layout(r, both);
-}
-
 static const char *const layouts_of_lengths[] = {
     "2x2x2 sequence dropout", "1x2x2 interleaved dropout uniform llama",
     "1x1x4 dropout stage3",   "4x1x2 sequence block mixtral",
@@ -78,7 +56,7 @@ static void layouts_train_what_one_rank_trains_by(const char *flags)
         static layout_run r;
         const reference *ref;
         r = (layout_run){ .until = N };
-        tx_status st = run_words(&r, &ref, layouts_of_lengths[i], flags, N);
+        tx_status st = run_words(&r, &ref, layouts_of_lengths[i], flags, NULL, N);
         if (!st) st = is_within(&r, ref, 0, fp32_bounds);
         if (st) fail_msg("%s: %s", layouts_of_lengths[i], tx_last_error());
     }
@@ -136,9 +114,9 @@ static void a_run_goes_on_in_the_middle_of(const char *flags)
         whole = (layout_run){ .save = in_scratch("end"), .tamper = tokens_are_those_of_the_lengths };
         first = (layout_run){ .save = dir, .tamper = tokens_are_those_of_the_lengths };
         rest = (layout_run){ .load = dir, .save = in_scratch("end"), .tamper = tokens_are_those_of_the_lengths };
-        ASSERT_OK(run_words(&whole, NULL, words[i], flags, N));
-        ASSERT_OK(run_words(&first, NULL, words[i], flags, 5));
-        ASSERT_OK(run_words(&rest, NULL, words[i], flags, N));
+        ASSERT_OK(run_words(&whole, NULL, words[i], flags, NULL, N));
+        ASSERT_OK(run_words(&first, NULL, words[i], flags, NULL, 5));
+        ASSERT_OK(run_words(&rest, NULL, words[i], flags, NULL, N));
         const outcome a = of_all_ranks(&rest), b = of_all_ranks(&whole);
         ASSERT_OK(has_the_bits_of(&a, &b, 5, N, "of a run that was not interrupted"));
     }

@@ -2,8 +2,7 @@
  * with the same bits, and conversations that share a row have the losses that each has alone. */
 #include "support.h"
 
-#include "layout_cases.h"
-#include "layout_run.h"
+#include "worded_run.h"
 
 enum { N = 10, S = 16 }; /* iterations, positions */
 
@@ -17,27 +16,6 @@ static void talk(char *flags, size_t cap)
     assert_non_null(at);
     snprintf(rest, sizeof rest, "%s", at + strlen(OF_TEXT));
     snprintf(at, cap - (size_t)(at - flags), "%s%s", OF_TALKS, rest);
-}
-
-static tx_status run_words(layout_run *r, const reference **ref, const char *words, int64_t until)
-{
-    char what[2560], both[4096], how[512];
-    layout_case c = case_of(words);
-    sizes l = sizes_of(&c);
-    what_flags(what, sizeof what, &c);
-    talk(what, sizeof what);
-    how_flags(how, sizeof how, &c);
-    r->vocab = vocab_of(&c);
-    r->n_ranks = n_ranks_of(&c);
-    r->tp = l.tp;
-    r->pp = l.pp;
-    r->until = until;
-    if (ref) {
-        TX_TRY(reference_of(ref, what, r->vocab));
-        r->ref = *ref;
-    }
-    snprintf(both, sizeof both, "%s %s", what, how);
-    return run_layout(r, both);
 }
 
 static const char *const layouts_of_talks[] = {
@@ -58,7 +36,7 @@ static void layouts_train_what_one_rank_trains(void **state)
         static layout_run r;
         const reference *ref;
         r = (layout_run){ .until = N };
-        tx_status st = run_words(&r, &ref, layouts_of_talks[i], N);
+        tx_status st = run_words(&r, &ref, layouts_of_talks[i], "", talk, N);
         if (!st) st = is_within(&r, ref, 0, fp32_bounds);
         if (st) fail_msg("%s: %s", layouts_of_talks[i], tx_last_error());
     }
@@ -76,9 +54,9 @@ static void a_run_goes_on_in_the_middle_of_it(void **state)
         whole = (layout_run){ .save = in_scratch("end") };
         first = (layout_run){ .save = dir };
         rest = (layout_run){ .load = dir, .save = in_scratch("end") };
-        ASSERT_OK(run_words(&whole, NULL, words[i], N));
-        ASSERT_OK(run_words(&first, NULL, words[i], 5));
-        ASSERT_OK(run_words(&rest, NULL, words[i], N));
+        ASSERT_OK(run_words(&whole, NULL, words[i], "", talk, N));
+        ASSERT_OK(run_words(&first, NULL, words[i], "", talk, 5));
+        ASSERT_OK(run_words(&rest, NULL, words[i], "", talk, N));
         const outcome a = of_all_ranks(&rest), b = of_all_ranks(&whole);
         ASSERT_OK(has_the_bits_of(&a, &b, 5, N, "of a run that was not interrupted"));
     }

@@ -2,8 +2,7 @@
  * with any layout of ranks as with one, and a run goes on with the same bits after a checkpoint. */
 #include "support.h"
 
-#include "layout_cases.h"
-#include "layout_run.h"
+#include "worded_run.h"
 
 enum { N = 10 }; /* iterations */
 
@@ -18,27 +17,6 @@ enum { N = 10 }; /* iterations */
 #define WITH_CURRICULUM                                                                                       \
     RISES " --curriculum-schedule fixed_linear --curriculum-min-difficulty 8 --curriculum-max-difficulty 16 " \
           "--curriculum-total-step 5 --curriculum-difficulty-step 8"
-
-static tx_status run_words(layout_run *r, const reference **ref, const char *words, const char *more, int64_t until)
-{
-    char what[2560], both[4096], how[512];
-    layout_case c = case_of(words);
-    sizes l = sizes_of(&c);
-    what_flags(what, sizeof what, &c);
-    how_flags(how, sizeof how, &c);
-    snprintf(what + strlen(what), sizeof what - strlen(what), "%s", more);
-    r->vocab = vocab_of(&c);
-    r->n_ranks = n_ranks_of(&c);
-    r->tp = l.tp;
-    r->pp = l.pp;
-    r->until = until;
-    if (ref) {
-        TX_TRY(reference_of(ref, what, r->vocab));
-        r->ref = *ref;
-    }
-    snprintf(both, sizeof both, "%s %s", what, how);
-    return run_layout(r, both);
-}
 
 static const char *const layouts_that_drop[][2] = {
     { "2x2x2 sequence dropout", RISES },
@@ -64,7 +42,7 @@ static void layouts_train_what_one_rank_trains(void **state)
         static layout_run r;
         const reference *ref;
         r = (layout_run){ .until = N };
-        tx_status st = run_words(&r, &ref, layouts_that_drop[i][0], layouts_that_drop[i][1], N);
+        tx_status st = run_words(&r, &ref, layouts_that_drop[i][0], layouts_that_drop[i][1], NULL, N);
         if (!st) st = is_within(&r, ref, 0, fp32_bounds);
         if (st) fail_msg("%s: %s", layouts_that_drop[i][0], tx_last_error());
     }
@@ -114,9 +92,9 @@ static void a_run_goes_on_in_the_middle_of_it(void **state)
         whole = (layout_run){ .save = in_scratch("end"), .tamper = tokens_are_those_of_the_layers };
         first = (layout_run){ .save = dir, .tamper = tokens_are_those_of_the_layers };
         rest = (layout_run){ .load = dir, .save = in_scratch("end"), .tamper = tokens_are_those_of_the_layers };
-        ASSERT_OK(run_words(&whole, NULL, words[i], RISES, N));
-        ASSERT_OK(run_words(&first, NULL, words[i], RISES, 5));
-        ASSERT_OK(run_words(&rest, NULL, words[i], RISES, N));
+        ASSERT_OK(run_words(&whole, NULL, words[i], RISES, NULL, N));
+        ASSERT_OK(run_words(&first, NULL, words[i], RISES, NULL, 5));
+        ASSERT_OK(run_words(&rest, NULL, words[i], RISES, NULL, N));
         const outcome a = of_all_ranks(&rest), b = of_all_ranks(&whole);
         ASSERT_OK(has_the_bits_of(&a, &b, 5, N, "of a run that was not interrupted"));
     }
