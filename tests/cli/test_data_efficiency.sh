@@ -1,8 +1,9 @@
 #!/bin/bash
-# labels: cli golden resume
+# labels: cli golden parallel resume
 # Sampling by difficulty: the files of analyze-data are DeepSpeed's, by one rank and by three; runs that draw from them have the same
 # batches with two ranks and after a checkpoint; what is refused.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/mpi.sh"
 gpt=(--data-path "$data/dataset/tiny_text_document" --vocab-file "$data/tiny/tiny-vocab.json" --merge-file "$data/tiny/tiny-merges.txt"
     --split 949,50,1 --seq-length 512 --make-vocab-size-divisible-by 8)
 bert=(--analyzing-data-type BERT --data-path "$data/dataset/tinybert_text_document" --vocab-file "$data/tiny/tiny-bert-vocab.txt"
