@@ -64,10 +64,9 @@ TX_API tx_status tx_train_data_exists(const tx_config *cfg);
 
 /* Like tx_train_data_exists, for options that may also name text (--train-data, --finetune-data): finds the dataset
  * beside the first file that was made from the same bytes with the same tokenizer, or makes it, and sets it in cfg as
- * --data-path (with
- * --valid-data and --test-data, as --train-data-path and its kin). Of --finetune-data it also makes --finetune-epochs
- * to --train-iters. Every rank must call it, at any time: if there is
- * no such dataset yet, one rank makes it and the others wait.
+ * --data-path (with --valid-data and --test-data, as --train-data-path and its kin). Of --finetune-data it also turns
+ * --finetune-epochs into --train-iters. Every rank must call it, at any time: if there is no such dataset yet, one rank
+ * makes it and the others wait.
  * Errors: those of tx_preprocess_data; TX_ERR_NOTFOUND: the text does not exist. */
 TX_API tx_status tx_train_data_prepare(tx_config *cfg);
 
