@@ -27,9 +27,8 @@ typedef struct tx_lora {
     int layer;              /* from 1; with site it names the random stream */
     tx_dropout_site site;   /* TX_DROP_LORA and more */
     int64_t columns, first; /* of x: all tensor ranks' where this one has some, and which is its first; 0: it has all */
-    int64_t groups, wide,
-        begin;     /* of y: it has so many groups of `wide` columns, of which the adapter has `width` from */
-    int64_t width; /* `begin` on; wide 0: y has no others */
+    /* Of y, of whose groups of `wide` columns the adapter has `width` from `begin` on; wide 0: y has no others. */
+    int64_t groups, wide, begin, width;
 } tx_lora;
 
 /* Adapters of one layer, side by side; those that are not on do nothing. NULL: there are none. */
