@@ -598,7 +598,9 @@ tx_status tx_config_with(tx_config **out, const tx_config *cfg, const char *flag
     for (size_t i = 0; i < tx__n_options; i++)
         if (tx__has_member(&tx__options[i])) TX_GOTO(tx__option_copy(p.cfg, cfg, &tx__options[i]));
     p.cfg->given = cfg->given;
-    p.cfg->teacher = json_incref(cfg->teacher);
+    p.cfg->teacher =
+        json_deep_copy(cfg->teacher); /* several threads may read cfg, and references are counted for one */
+    if (cfg->teacher && !p.cfg->teacher) TX_GOTO(TX_FAIL(TX_ERR_NOMEM, "not enough memory for the teacher's options"));
     TX_GOTO(cut_flags(&copy, &argv, &argc, flags));
     TX_GOTO(take_all(&p, argc, argv));
     *out = p.cfg;

@@ -136,10 +136,21 @@ static tx_status divide_layers(tx_config *t, const tx_config *cfg)
     return TX_OK;
 }
 
+/* Ranks that are threads share cfg, and Jansson's references are not counted for several threads at once. */
+static tx_status take_shape(tx_config *t, const tx_config *cfg)
+{
+    if (!cfg->teacher) return TX_OK;
+    json_t *own = json_deep_copy(cfg->teacher);
+    if (!own) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for the teacher's options");
+    tx_status st = tx_config_from_json(t, own, TX_KEPT_SHAPE);
+    json_decref(own);
+    return st;
+}
+
 static tx_status make(tx_config *t, const tx_config *cfg)
 {
     TX_TRY(take_run(t, cfg));
-    if (cfg->teacher) TX_TRY(tx_config_from_json(t, cfg->teacher, TX_KEPT_SHAPE));
+    TX_TRY(take_shape(t, cfg));
     TX_TRY(take_sizes(t, cfg));
     if (t->model_type != TX_MODEL_GPT)
         return TX_FAIL(TX_ERR_ARG, "--load-teacher is a %s; a GPT learns from a GPT",
