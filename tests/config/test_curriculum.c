@@ -3,6 +3,7 @@
 #include "support.h"
 
 #include "config/curriculum_metrics.h"
+#include "deepspeed_lengths.h"
 
 #define FLAGS                                                                                               \
     "--micro-batch-size 1 --seq-length 4096 --max-position-embeddings 4096 --num-layers 1 --hidden-size 8 " \
@@ -10,28 +11,20 @@
 #define LINEAR "--curriculum-schedule fixed_linear --curriculum-min-difficulty 8 --curriculum-max-difficulty 64 "
 #define STEPS  "--curriculum-total-step 100 --curriculum-difficulty-step 8 "
 
-static tx_status read_json(tx_config **out, const char *flags, const char *json)
-{
-    char all[4096];
-    write_text(in_scratch("ds.json"), json);
-    snprintf(all, sizeof all, "%s --deepspeed_config %s", flags, in_scratch("ds.json"));
-    return tx_config_parse_string(out, "plan", all);
-}
-
 /* The case's curriculum as the section of a file. */
 static tx_config *of_case(const json_t *c)
 {
-    tx_config *cfg;
     json_t *section = json_deep_copy(c), *whole;
     json_object_del(section, "lengths");
     json_object_set_new(section, "enabled", json_true());
     json_object_set_new(section, "curriculum_type", json_string("seqlen"));
     whole = json_pack("{s:o}", "curriculum_learning", section);
-    char *text = json_dumps(whole, 0);
-    ASSERT_OK(read_json(&cfg, FLAGS, text));
-    free(text);
-    json_decref(whole);
-    return cfg;
+    return config_of_json(FLAGS, whole);
+}
+
+static int64_t all_tokens(int64_t length)
+{
+    return length;
 }
 
 static void lengths_are_deepspeeds(void **state)
@@ -42,27 +35,7 @@ static void lengths_are_deepspeeds(void **state)
     json_array_foreach(cases, i, c)
     {
         tx_config *cfg = of_case(c);
-        const json_t *changes = json_object_get(c, "lengths");
-        int64_t want = 0, last, until = 0, same = 0;
-        size_t next = 0;
-        double tokens = 0;
-        for (int64_t step = 1; step <= 10000; step++) {
-            const json_t *change = json_array_get(changes, next);
-            if (json_integer_value(json_array_get(change, 0)) == step) {
-                want = json_integer_value(json_array_get(change, 1));
-                next++;
-            }
-            int64_t length = tx_config_sample_length(cfg, step, &last);
-            if (length != want)
-                fail_msg("case %zu, step %lld: %lld, not %lld", i, (long long)step, (long long)length, (long long)want);
-            if (step <= until) assert_int_equal(length, same);
-            assert_true(last >= step);
-            until = last;
-            same = length;
-            tokens += (double)length * (double)cfg->global_batch_size;
-            if (step % 2500 == 0) ASSERT_NEAR(tx_config_tokens(cfg, step), tokens, 0, "tokens");
-        }
-        assert_int_equal(next, json_array_size(changes));
+        assert_lengths(cfg, c, i, tx_config_sample_length, all_tokens);
         tx_config_free(cfg);
     }
     assert_int_equal(i, 21);

@@ -2,7 +2,7 @@
 /* --random-ltd: DeepSpeed's own numbers of tokens, from its own JSON; which layers; what is refused. */
 #include "support.h"
 
-#include "config/config.h"
+#include "deepspeed_lengths.h"
 
 #define FLAGS                                                                                               \
     "--micro-batch-size 1 --seq-length 4096 --max-position-embeddings 4096 --num-layers 6 --hidden-size 8 " \
@@ -10,18 +10,9 @@
 #define DROPS "--random-ltd --random-ltd-min-value 128 --random-ltd-max-value 4096 "
 #define STEPS "--random-ltd-require-steps 100 --random-ltd-seq-per-step 16 "
 
-static tx_status read_json(tx_config **out, const char *flags, const char *json)
-{
-    char all[4096];
-    write_text(in_scratch("ds.json"), json);
-    snprintf(all, sizeof all, "%s --deepspeed_config %s", flags, in_scratch("ds.json"));
-    return tx_config_parse_string(out, "plan", all);
-}
-
 /* The case's schedule as the section of a file. */
 static tx_config *of_case(const json_t *c)
 {
-    tx_config *cfg;
     json_t *schedule = json_deep_copy(c);
     json_object_del(schedule, "lengths");
     json_t *whole =
@@ -29,11 +20,13 @@ static tx_config *of_case(const json_t *c)
                   "data_routing", "enabled", 1, "random_ltd", "enabled", 1, "total_layer_num", 6,
                   "random_ltd_layer_num", 3, "random_ltd_layer_id", 1, 2, 4, "model_mask_name", "model_type", "decoder",
                   "hidden_state_order", "seq_batch_dim", "random_ltd_schedule", schedule);
-    char *text = json_dumps(whole, 0);
-    ASSERT_OK(read_json(&cfg, FLAGS, text));
-    free(text);
-    json_decref(whole);
-    return cfg;
+    return config_of_json(FLAGS, whole);
+}
+
+/* The mean over six layers, three of which drop. */
+static int64_t mean_tokens(int64_t length)
+{
+    return (4096 * 3 + (length < 4096 ? length : 4096) * 3) / 6;
 }
 
 static void lengths_are_deepspeeds(void **state)
@@ -44,28 +37,8 @@ static void lengths_are_deepspeeds(void **state)
     json_array_foreach(cases, i, c)
     {
         tx_config *cfg = of_case(c);
-        const json_t *changes = json_object_get(c, "lengths");
-        int64_t want = 0, last, until = 0, same = 0;
-        size_t next = 0;
-        double tokens = 0;
         assert_int_equal(tx_config_n_dropping(cfg), 3);
-        for (int64_t step = 1; step <= 10000; step++) {
-            const json_t *change = json_array_get(changes, next);
-            if (json_integer_value(json_array_get(change, 0)) == step) {
-                want = json_integer_value(json_array_get(change, 1));
-                next++;
-            }
-            int64_t length = tx_config_reserved_length(cfg, step, &last);
-            if (length != want)
-                fail_msg("case %zu, step %lld: %lld, not %lld", i, (long long)step, (long long)length, (long long)want);
-            if (step <= until) assert_int_equal(length, same);
-            assert_true(last >= step);
-            until = last;
-            same = length;
-            tokens += (double)((4096 * 3 + (length < 4096 ? length : 4096) * 3) / 6 * cfg->global_batch_size);
-            if (step % 2500 == 0) ASSERT_NEAR(tx_config_tokens(cfg, step), tokens, 0, "tokens");
-        }
-        assert_int_equal(next, json_array_size(changes));
+        assert_lengths(cfg, c, i, tx_config_reserved_length, mean_tokens);
         tx_config_free(cfg);
     }
     assert_int_equal(i, 21);
