@@ -285,11 +285,21 @@ enum tx_kept {
  * json_decref(). */
 tx_status tx_config_to_json(const tx_config *cfg, json_t **out);
 
-/* The options of the model's shape (SHAPE), at their defaults; unset ones are null. */
+/* The options of the model's shape (SHAPE), and those with which it computes something else though its weights are the
+ * same (how rotary positions are scaled), at their defaults; unset ones are null. */
 tx_status tx_config_shape(json_t **out);
 
 /* Whether the option with this field is one of them. */
 bool tx_config_is_shape(const char *field);
+
+/* The options of cfg's shape as they are meant: those that mean nothing beside the others are left out, and what can be
+ * said in several ways is said in one. They can be read again (tx_config_from_json). Two models of which these are the
+ * same compute the same. The caller frees *out with json_decref(). */
+tx_status tx_config_shape_of(const tx_config *cfg, json_t **out);
+/* The same of options that were read; TX_ERR_FORMAT: one has a value that it cannot have. */
+tx_status tx_config_shape_meant(const json_t *options, json_t **out);
+/* How many of them differ, and how: "--swiglu is on, there off; ..." is appended to out. */
+int tx_config_shapes_differ(const json_t *a, const json_t *b, tx_str *out);
 
 /* Compares cfg with such an object, and fills in options from it. `which` is a combination of tx_kept:
  *

@@ -89,6 +89,9 @@ bool tx__word_in(const char *words, const char *word);
 int tx__enum_of(const tx_option *o, const char *word);
 const char *tx__enum_word(const tx_option *o, int value);
 
+/* The options of the model's shape with their values; unset ones are null. */
+tx_status tx__shape_to_json(const tx_config *cfg, json_t **out);
+
 /* ---- an option's value inside a config ---- */
 
 static inline bool tx__has_member(const tx_option *o)

@@ -61,23 +61,38 @@ tx_status tx_config_to_json(const tx_config *cfg, json_t **out)
     return TX_OK;
 }
 
-tx_status tx_config_shape(json_t **out)
+/* Options that a checkpoint may be loaded with another value of, and a model computes something else with. */
+static bool is_computed_with(const tx_option *o)
 {
-    tx_config *cfg = NULL;
+    static const char *const begin[] = { "rope_scaling_", "rope_original_", "rope_low_", "rope_high_", "yarn_" };
+    for (size_t i = 0; o->kept == TX_KEPT_HINT && i < sizeof begin / sizeof *begin; i++)
+        if (!strncmp(o->field, begin[i], strlen(begin[i]))) return true;
+    return o->kept == TX_KEPT_SHAPE;
+}
+
+tx_status tx__shape_to_json(const tx_config *cfg, json_t **out)
+{
     json_t *shape = json_object();
-    tx_status st = tx_config_new(&cfg, tx_command_id_word(TX_COMMAND_ENGINE));
-    for (size_t i = 0; shape && !st && i < tx__n_options; i++) {
+    tx_status st = shape ? TX_OK : TX_FAIL(TX_ERR_NOMEM, "not enough memory for a model's options");
+    for (size_t i = 0; !st && i < tx__n_options; i++) {
         const tx_option *o = &tx__options[i];
-        if (!tx__has_member(o) || o->kept != TX_KEPT_SHAPE) continue;
+        if (!tx__has_member(o) || !is_computed_with(o)) continue;
         if (json_object_set_new(shape, o->field, value_to_json(cfg, o)))
             st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for a model's options");
     }
-    if (!shape) st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for a model's options");
-    tx_config_free(cfg);
     if (st)
         json_decref(shape);
     else
         *out = shape;
+    return st;
+}
+
+tx_status tx_config_shape(json_t **out)
+{
+    tx_config *cfg;
+    TX_TRY(tx_config_new(&cfg, tx_command_id_word(TX_COMMAND_ENGINE)));
+    tx_status st = tx__shape_to_json(cfg, out);
+    tx_config_free(cfg);
     return st;
 }
 

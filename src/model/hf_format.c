@@ -1,29 +1,31 @@
-/* hf_format.c - names, shapes and row orders from a format's table. */
+/* hf_format.c - the families, names, shapes and row orders from a format's table. */
 #include "model/hf_format.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/str.h"
+#include "config/config.h"
 #include "nn/lora.h"
 
-extern const tx_hf_format tx_hf_gpt2, tx_hf_llama, tx_hf_qwen2, tx_hf_qwen3, tx_hf_mixtral, tx_hf_qwen2_moe,
-    tx_hf_qwen3_moe, tx_hf_bert, tx_hf_bert_masked, tx_hf_megatron_bert, tx_hf_megatron_bert_masked;
-
-/* Of one model_type in a row, those with a sign first. */
-static const tx_hf_format *const formats[] = { &tx_hf_gpt2,
-                                               &tx_hf_llama,
-                                               &tx_hf_qwen2,
-                                               &tx_hf_qwen3,
-                                               &tx_hf_mixtral,
-                                               &tx_hf_qwen2_moe,
-                                               &tx_hf_qwen3_moe,
-                                               &tx_hf_bert,
-                                               &tx_hf_bert_masked,
-                                               &tx_hf_megatron_bert,
-                                               &tx_hf_megatron_bert_masked };
+/* A model is the first of these that has its options. Of one model_type in a row, those with a sign first. */
+#define FAMILIES(F)                                                                                                  \
+    F(gpt2) F(llama) F(qwen2) F(qwen3) F(mixtral) F(qwen2_moe) F(qwen3_moe) F(mistral) F(seed_oss) F(helium)          \
+    F(granite) F(smollm3) F(stablelm) F(phi3) F(arcee) F(nemotron) F(olmo2) F(olmo3) F(exaone4) F(gemma) F(gemma2)    \
+    F(gemma3) F(cohere) F(cohere2) F(gpt_neox) F(gptj) F(phi) F(falcon_two) F(falcon) F(bloom) F(mpt) F(opt)          \
+    F(gpt_bigcode) F(starcoder2) F(bert) F(bert_masked) F(megatron_bert) F(megatron_bert_masked)
+#define DECLARE(name) extern const tx_hf_format tx_hf_##name;
+#define LIST(name)    &tx_hf_##name,
+FAMILIES(DECLARE)
+static const tx_hf_format *const formats[] = { FAMILIES(LIST) };
 enum { N_FORMATS = sizeof formats / sizeof formats[0] };
+
+const tx_hf_format *tx_hf_format_at(int i)
+{
+    return i >= 0 && i < N_FORMATS ? formats[i] : NULL;
+}
 
 tx_status tx_hf_format_find(const tx_hf_format **out, const char *model_type, tx_hf_has *has, const void *user)
 {
@@ -38,90 +40,47 @@ tx_status tx_hf_format_find(const tx_hf_format **out, const char *model_type, tx
         if (i && !strcmp(f->model_type, formats[i - 1]->model_type)) continue;
         TX_TRY(tx_str_printf(&names, "%s%s", i ? ", " : "", f->model_type));
     }
-    tx_status st = TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: model_type \"%s\" is not built yet (there are: %s)",
+    tx_status st = TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: model_type \"%.60s\" is not built yet (there are: %s)",
                            model_type ? model_type : "", names.data);
     tx_str_free(&names);
     return st;
 }
 
-tx_status tx_hf_format_of(const tx_hf_format **out, const tx_model *m)
-{
-    for (int i = 0; i < N_FORMATS; i++)
-        if (!strcmp(formats[i]->model, m->type->name) && formats[i]->fits(m)) {
-            *out = formats[i];
-            return TX_OK;
-        }
-    if (m->type->samples->masked)
-        return TX_FAIL(
-            TX_ERR_UNSUPPORTED,
-            "Hugging Face has no BERT with these options: MegatronBertForPreTraining is the model without any "
-            "of the model's options, BertForPreTraining has --post-layernorm; with --bert-no-binary-head they are "
-            "MegatronBertForMaskedLM and BertForMaskedLM");
-    if (m->positions == TX_POSITIONS_ALIBI)
-        return TX_FAIL(TX_ERR_UNSUPPORTED,
-                       "--position-embedding-type alibi cannot be written as Hugging Face's GPT-2 or Llama, whose "
-                       "config.json has no word for it; BLOOM's format, which has ALiBi, is not built: convert to "
-                       "megatron or deepspeed, which BigScience's program reads");
-    return TX_FAIL(
-        TX_ERR_UNSUPPORTED,
-        "Hugging Face has no model with these options: GPT2LMHeadModel is the model without any of the "
-        "model's options, LlamaForCausalLM has --normalization rmsnorm, --swiglu, "
-        "--use-rotary-position-embeddings and --disable-bias-linear; then Qwen2 has --add-qkv-bias, Qwen3 "
-        "--qk-layernorm; with as many experts in each layer that has some they are Mixtral (all layers), Qwen2-MoE "
-        "(with --moe-shared-expert-intermediate-size and --moe-shared-expert-gate) and Qwen3-MoE");
-}
-
 /* ---- config.json ---- */
-
-tx_status tx_hf_set(json_t *o, json_t *values)
-{
-    int bad = !values || json_object_update(o, values);
-    json_decref(values);
-    return bad ? TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json") : TX_OK;
-}
-
-static tx_status set_size(json_t *o, const char *option, int64_t n)
-{
-    return tx_hf_set(o, json_pack("{sI}", option, (json_int_t)n));
-}
-
-static int64_t size_in(const json_t *o, const char *option)
-{
-    return json_integer_value(json_object_get(o, option));
-}
-
-static tx_status read_sizes(const tx_hf_format *f, json_t *o, const json_t *config)
-{
-    int64_t n;
-    for (const tx_hf_size *s = f->sizes; s->option; s++) {
-        if (s->optional) continue;
-        bool other = s->also && !json_object_get(config, s->theirs) && json_object_get(config, s->also);
-        TX_TRY(tx_hf_get_size(config, other ? s->also : s->theirs, &n));
-        TX_TRY(set_size(o, s->option, n));
-    }
-    int64_t hidden = size_in(o, "hidden_size"), heads = size_in(o, "num_attention_heads");
-    if (!size_in(o, "ffn_hidden_size")) TX_TRY(set_size(o, "ffn_hidden_size", 4 * hidden));
-    if (!size_in(o, "num_key_value_heads")) TX_TRY(set_size(o, "num_key_value_heads", heads));
-    if (!size_in(o, "kv_channels")) TX_TRY(set_size(o, "kv_channels", hidden / heads));
-    for (const tx_hf_size *s = f->sizes; s->option; s++) {
-        if (!s->optional) continue;
-        TX_TRY(tx_hf_get_size_or(config, s->theirs, size_in(o, s->option), &n));
-        TX_TRY(set_size(o, s->option, n));
-    }
-    return TX_OK;
-}
 
 tx_status tx_hf_options(const tx_hf_format *f, json_t **out, const json_t *config)
 {
-    /* How a run pads the vocabulary is its own; how positions are known follows from two flags of the shape. */
-    static const char *const always[] = { "megatron_padded_logits", "position_embedding_type" };
-    json_t *o;
+    json_t *o, *meant = NULL;
+    int64_t vocab;
+    if (!json_is_object(config)) return TX_FAIL(TX_ERR_FORMAT, "config.json: is no object");
     TX_TRY(tx_config_shape(&o));
-    for (size_t i = 0; i < sizeof always / sizeof *always; i++) json_object_del(o, always[i]);
-    for (const char *const *name = f->unsaid; *name; name++) json_object_del(o, *name);
-    tx_status st = tx_hf_set(o, json_pack("{ss}", "model_type", f->model));
-    if (!st) st = read_sizes(f, o, config);
-    if (!st) st = f->read(o, config);
+    tx_status st;
+    json_object_del(o, "position_embedding_type"); /* two other options say it */
+    TX_GOTO(tx_hf_put(o, "model_type", json_string(f->model)));
+    TX_GOTO(tx_hf_keys_read(f->keys, f->model_type, o, config));
+    TX_GOTO(tx_hf_get_size(config, "vocab_size", &vocab));
+    TX_GOTO(tx_config_shape_meant(o, &meant));
+    if (json_object_set_new(meant, "vocab_size", json_integer(vocab)) ||
+        json_object_set_new(meant, "hf_model_type", json_string(f->model_type))) {
+        st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
+        goto out;
+    }
+    *out = meant;
+    meant = NULL;
+out:
+    json_decref(o);
+    json_decref(meant);
+    return st;
+}
+
+/* What its options are. */
+static tx_status plain_config(const tx_hf_format *f, json_t **out, const tx_model *m)
+{
+    json_t *o = json_pack("{ss sI}", "model_type", f->model_type, "vocab_size", (json_int_t)m->n_valid);
+    tx_status st = o ? TX_OK : TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
+    if (!st && f->architecture)
+        st = tx_hf_say(o, "architectures", json_pack("[s]", f->architecture));
+    if (!st) st = tx_hf_keys_write(f->keys, o, m->shape->options);
     if (st)
         json_decref(o);
     else
@@ -131,20 +90,116 @@ tx_status tx_hf_options(const tx_hf_format *f, json_t **out, const json_t *confi
 
 tx_status tx_hf_config(const tx_hf_format *f, json_t **out, const tx_model *m)
 {
-    json_t *o = json_object();
-    tx_status st = o ? TX_OK : TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
-    for (const tx_hf_size *s = f->sizes; s->option && !st; s++) {
-        int64_t n = *(const int64_t *)((const char *)m + s->at);
-        st = set_size(o, s->theirs, n);
-        if (!st && s->also) st = set_size(o, s->also, n);
-    }
-    if (!st) st = tx_hf_set(o, json_pack("{ss}", "model_type", f->model_type));
-    if (!st) st = f->write(o, m);
+    json_t *o;
+    TX_TRY(plain_config(f, &o, m));
+    tx_status st = f->more ? f->more(o, m) : TX_OK;
     if (st)
         json_decref(o);
     else
         *out = o;
     return st;
+}
+
+/* ---- which one a model is ---- */
+
+/* Whether the table has a tensor for every parameter. */
+static bool has_names(const tx_hf_format *f, const tx_model *m)
+{
+    tx_hf_part part[TX_HF_MAX_PARTS];
+    int layer;
+    for (int i = 0; i < m->params.n; i++)
+        if (tx_lora_target_of(m->params.param[i].name, &layer) < 0 && !tx_hf_parts(f, m, &m->params.param[i], part))
+            return false;
+    return true;
+}
+
+/* How many of the model's options are not what they would be after a way there and back, and which; a large number:
+ * config.json has no words for them at all.   @why appended to */
+static int differences(const tx_hf_format *f, const tx_model *m, tx_str *why)
+{
+    enum { ALL = 1000 };
+    json_t *config = NULL, *back = NULL;
+    int n = ALL;
+    if (!plain_config(f, &config, m) && !tx_hf_options(f, &back, config)) {
+        json_object_del(back, "vocab_size");
+        json_object_del(back, "hf_model_type");
+        n = tx_config_shapes_differ(m->shape->options, back, why);
+    } else if (tx_str_puts(why, tx_last_error())) {
+        n = ALL;
+    }
+    json_decref(config);
+    json_decref(back);
+    return n ? n : has_names(f, m) ? 0 : ALL;
+}
+
+/* --hf-model-type's. */
+static tx_status format_meant(const tx_model *m, int *out)
+{
+    tx_str why = { 0 };
+    int least = -1;
+    for (int i = 0; i < N_FORMATS; i++) {
+        const tx_hf_format *f = formats[i];
+        if (strcmp(f->model_type, m->shape->family) || strcmp(f->model, m->type->name)) continue;
+        if (why.data) why.data[why.len = 0] = 0;
+        least = differences(f, m, &why);
+        *out = i;
+        if (!least) break;
+    }
+    tx_status st = TX_OK;
+    if (least < 0)
+        st = TX_FAIL(TX_ERR_UNSUPPORTED, "--hf-model-type %s: there is no such family of a %s", m->shape->family,
+                     m->type->name);
+    else if (least)
+        st = TX_FAIL(TX_ERR_UNSUPPORTED,
+                     "--hf-model-type %s: Hugging Face has no model with these options: %s; give another type, or "
+                     "none",
+                     m->shape->family, why.data ? why.data : "");
+    tx_str_free(&why);
+    return st;
+}
+
+/* The first that fits; the message is about the one that lacks least. */
+static tx_status first_format(const tx_model *m, int *out)
+{
+    tx_str nearest = { 0 };
+    const char *name = "";
+    int least = -1;
+    tx_status st = TX_OK;
+    for (int i = 0; i < N_FORMATS && least && !st; i++) {
+        tx_str why = { 0 };
+        if (strcmp(formats[i]->model, m->type->name)) continue;
+        int n = differences(formats[i], m, &why);
+        if (least < 0 || n < least) {
+            least = n;
+            *out = i;
+            name = formats[i]->model_type;
+            tx_str_free(&nearest);
+            nearest = why;
+        } else {
+            tx_str_free(&why);
+        }
+    }
+    if (least)
+        st = TX_FAIL(TX_ERR_UNSUPPORTED,
+                     "Hugging Face has no model with these options, as far as triax knows: of the nearest, %s, %s; "
+                     "other formats have them (--to native)",
+                     name, nearest.data ? nearest.data : "there are none");
+    tx_str_free(&nearest);
+    return st;
+}
+
+tx_status tx_hf_format_of(const tx_hf_format **out, const tx_model *m)
+{
+    tx_model_shape *shape = m->shape;
+    if (!shape)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "Hugging Face has no model with these options: it is of the program's own");
+    if (shape->format < 0) {
+        int i = -1;
+        TX_TRY(*shape->family ? format_meant(m, &i) : first_format(m, &i));
+        shape->format = i;
+    }
+    *out = formats[shape->format];
+    return TX_OK;
 }
 
 /* ---- tensors ---- */
@@ -165,6 +220,8 @@ static int64_t rows_of(const tx_model *m, const tx_param *p, tx_hf_rows rows)
         return m->n_valid;
     case TX_HF_SEGMENTS:
         return 2;
+    case TX_HF_BEHIND_2:
+        return p->whole[0] + 2;
     case TX_HF_ALL:
     case TX_HF_QKV:
         break;
@@ -194,6 +251,7 @@ static int64_t our_row(const tx_model *m, const tx_param *p, tx_hf_rows rows, in
     case TX_HF_VOCAB:
     case TX_HF_FIRST:
     case TX_HF_SEGMENTS:
+    case TX_HF_BEHIND_2:
         break;
     }
     return r;
@@ -244,7 +302,6 @@ int tx_hf_parts(const tx_hf_format *f, const tx_model *m, const tx_param *p, tx_
             snprintf(part->name, sizeof part->name, "%s%s.%d.", f->prefix, f->layers, layer);
         if (layer >= 0) put_name(part->name, row->theirs, number);
     }
-    TX_ASSERT(n); /* a format's table has every parameter of the models that fit */
     return n;
 }
 
@@ -264,6 +321,13 @@ static void copy_segments(const tx_hf_part *part, float *theirs, float *ours, bo
             if (theirs[k] != 0) ours[r * cols + k] += theirs[k];
 }
 
+static void copy_behind(const tx_hf_part *part, float *theirs, float *ours, bool to_hf)
+{
+    size_t front = 2 * (size_t)part->dim[1], n = (size_t)(part->param->whole[0] * part->dim[1]);
+    if (to_hf) memset(theirs, 0, front * sizeof *theirs);
+    memcpy(to_hf ? theirs + front : ours, to_hf ? ours : theirs + front, n * sizeof *ours);
+}
+
 void tx_hf_copy(const tx_model *m, const tx_hf_part *part, float *theirs, float *ours, bool to_hf)
 {
     if (part->row->rows == TX_HF_SEGMENTS) {
@@ -271,6 +335,10 @@ void tx_hf_copy(const tx_model *m, const tx_hf_part *part, float *theirs, float 
         return;
     }
     const tx_param *p = part->param;
+    if (part->row->rows == TX_HF_BEHIND_2) {
+        copy_behind(part, theirs, ours, to_hf);
+        return;
+    }
     bool transposed = part->row->transposed;
     int64_t rows = part->dim[transposed], cols = part->dim[!transposed];
     for (int64_t r = 0; r < rows; r++) {
@@ -283,46 +351,4 @@ void tx_hf_copy(const tx_model *m, const tx_hf_part *part, float *theirs, float 
                 b[k] = *a;
         }
     }
-}
-
-/* ---- members of config.json ---- */
-
-tx_status tx_hf_get_size(const json_t *config, const char *key, int64_t *out)
-{
-    const json_t *v = json_object_get(config, key);
-    if (!json_is_integer(v) || json_integer_value(v) < 1 || json_integer_value(v) > INT32_MAX)
-        return TX_FAIL(TX_ERR_FORMAT, "config.json: \"%s\" must be a positive whole number below 2^31", key);
-    *out = json_integer_value(v);
-    return TX_OK;
-}
-
-tx_status tx_hf_get_size_or(const json_t *config, const char *key, int64_t fallback, int64_t *out)
-{
-    const json_t *v = json_object_get(config, key);
-    *out = fallback;
-    return !v || json_is_null(v) ? TX_OK : tx_hf_get_size(config, key, out);
-}
-
-tx_status tx_hf_get_number(const json_t *config, const char *key, double fallback, double *out)
-{
-    const json_t *v = json_object_get(config, key);
-    if (v && !json_is_number(v)) return TX_FAIL(TX_ERR_FORMAT, "config.json: \"%s\" must be a number", key);
-    *out = v ? json_number_value(v) : fallback;
-    return TX_OK;
-}
-
-tx_status tx_hf_get_bool(const json_t *config, const char *key, bool fallback, bool *out)
-{
-    const json_t *v = json_object_get(config, key);
-    if (v && !json_is_boolean(v)) return TX_FAIL(TX_ERR_FORMAT, "config.json: \"%s\" must be true or false", key);
-    *out = v ? json_is_true(v) : fallback;
-    return TX_OK;
-}
-
-tx_status tx_hf_get_word(const json_t *config, const char *key, const char *fallback, const char **out)
-{
-    const json_t *v = json_object_get(config, key);
-    if (v && !json_is_string(v)) return TX_FAIL(TX_ERR_FORMAT, "config.json: \"%s\" must be a text", key);
-    *out = v ? json_string_value(v) : fallback;
-    return TX_OK;
 }

@@ -89,6 +89,7 @@ typedef struct tx_batch_rule {
 
 typedef struct tx_model {
     const struct tx_model_type *type;
+    struct tx_model_shape *shape; /* owned; NULL of a user-defined model */
     tx_params params; /* of this rank */
     tx_stack stack;   /* its layers on this rank */
     tx_dtype dtype;   /* of parameters and activations */
@@ -100,8 +101,6 @@ typedef struct tx_model {
     int64_t ffn, mlp_in; /* width inside the MLP, and rows of its first matrix: twice as many with a gate */
     double mlp_products; /* multiply-adds of a token in the feed-forward half of a layer, in the mean over all layers */
     tx_moe_shape experts; /* of the first layer that has some; n_experts 1: none has */
-    bool all_experts;     /* every layer has as many as the first one */
-    bool alike_experts;   /* every layer that has some has as many */
     int64_t vocab_size;   /* real tokens: what the tokenizer has */
     int64_t vocab_padded; /* rows of the embedding: a multiple of --make-vocab-size-divisible-by */
     int64_t n_valid;      /* columns that take part in the softmax: vocab_size, or vocab_padded as upstream does */
@@ -131,6 +130,13 @@ typedef struct tx_model {
     int n_chunks;           /* what this pipeline stage has of the layers */
     tx_pp_chunk chunk[TX_MAX_CHUNKS];
 } tx_model;
+
+/* A model's options of its shape as they are meant (tx_config_shape_of), and what Hugging Face calls it. */
+typedef struct tx_model_shape {
+    json_t *options; /* owned */
+    char family[64]; /* --hf-model-type; empty: whichever it is */
+    int format;      /* hf_format.c's, once somebody has asked; -1 */
+} tx_model_shape;
 
 /* How many losses an evaluation has: the first ones. A z-loss is none, nor is a teacher's. */
 static inline int tx_model_n_scored(const tx_model *m)

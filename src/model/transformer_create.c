@@ -271,13 +271,7 @@ static double mlp_products(const tx_config *cfg)
 static void take_experts(tx_model *m, const tx_config *cfg)
 {
     m->experts = tx_config_moe(cfg, 0);
-    m->all_experts = m->alike_experts = true;
-    for (int64_t i = 1; i < m->n_layers; i++) {
-        const tx_moe_shape is = tx_config_moe(cfg, i);
-        if (is.n_experts != m->experts.n_experts) m->all_experts = false;
-        if (m->experts.n_experts == 1) m->experts = is;
-        if (is.n_experts > 1 && is.n_experts != m->experts.n_experts) m->alike_experts = false;
-    }
+    for (int64_t i = 1; i < m->n_layers && m->experts.n_experts == 1; i++) m->experts = tx_config_moe(cfg, i);
 }
 
 static tx_model sizes_of(const tx_config *cfg, const tx_model_type *type, int64_t vocab_size, int64_t padded,
@@ -390,6 +384,14 @@ static void make_loras(tx_block *b, const tx_config *cfg, const tx_dims *dims)
     b->mlp.to_h_lora = loras_of(b, TX_LORA_4H_H, TX_LORA_4H_H);
 }
 
+static tx_status take_shape(tx_model *m, const tx_config *cfg)
+{
+    TX_TRY(tx_alloc(&m->shape, 1, sizeof *m->shape, "the model's options"));
+    m->shape->format = -1;
+    if (cfg->hf_model_type) snprintf(m->shape->family, sizeof m->shape->family, "%s", cfg->hf_model_type);
+    return tx_config_shape_of(cfg, &m->shape->options);
+}
+
 tx_status tx_transformer_create(tx_transformer *t, const tx_model_type *type, const tx_config *cfg, int64_t vocab_size,
                                 const tx_grid *grid, const tx_head_shape *head, tx_dims *dims)
 {
@@ -397,6 +399,7 @@ tx_status tx_transformer_create(tx_transformer *t, const tx_model_type *type, co
     int64_t padded, n_valid;
     TX_TRY(pad_vocab(&padded, &n_valid, cfg, vocab_size, grid));
     *m = sizes_of(cfg, type, vocab_size, padded, n_valid);
+    TX_TRY(take_shape(m, cfg));
     take_experts(m, cfg);
     m->head_products = head->share * (double)(head->before + m->hidden * padded);
     t->p_drop = cfg->hidden_dropout;
@@ -541,6 +544,8 @@ void tx_transformer_deinit(tx_transformer *t)
 {
     tx_stack_deinit(&t->base.stack);
     tx_params_deinit(&t->base.params);
+    if (t->base.shape) json_decref(t->base.shape->options);
+    tx_free(t->base.shape);
     tx_free(t->block);
     tx_free(t->moe);
     tx_free(t->expert);

@@ -515,7 +515,7 @@ static void hugging_face_folders_go_round(void **state)
     ASSERT_FAILS_LINES(tx_engine_create(&e, cfg, 509), TX_ERR_ARG,
                        "--squared-relu is True, in the checkpoint it is False");
     tx_config_free(cfg);
-    static const char *const foreign[] = { "--squared-relu", "--apply-layernorm-1p" };
+    static const char *const foreign[] = { "--apply-residual-connection-post-layernorm", "--apply-layernorm-1p" };
     for (int i = 0; i < 2; i++) {
         e = create(&cfg, foreign[i]);
         ASSERT_FAILS(tx_engine_export(e, in_scratch("none")), TX_ERR_UNSUPPORTED, "no model with these options");
@@ -523,7 +523,7 @@ static void hugging_face_folders_go_round(void **state)
         tx_engine_destroy(e);
         tx_config_free(cfg);
     }
-    snprintf(flags, sizeof flags, "%s --squared-relu --dump-step 1 %s", FLAGS, in_scratch("none"));
+    snprintf(flags, sizeof flags, "%s --apply-layernorm-1p --dump-step 1 %s", FLAGS, in_scratch("none"));
     ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
     ASSERT_FAILS(tx_engine_create(&e, cfg, 509), TX_ERR_UNSUPPORTED, "no model with these options");
     tx_config_free(cfg);

@@ -1,8 +1,5 @@
 /* gpt2_hf.c - Hugging Face's GPT2LMHeadModel. Linear weights are [in, out] there (Conv1D), [out, in] here. */
-#include <string.h>
-
-#include "model/gpt/gpt.h"
-#include "model/hf_format.h"
+#include "model/gpt/llama_like.h"
 
 /* clang-format off */
 static const tx_hf_name top[] = {
@@ -36,69 +33,53 @@ static const tx_hf_extra extra[] = { { ".attn.bias", "no weight" },
                                      { "lm_head.weight", "tied to the word embedding" },
                                      { NULL, NULL } };
 
-static bool fits(const tx_model *m)
-{
-    const tx_gpt *g = (const tx_gpt *)m;
-    const tx_block *b = &g->t.block[0];
-    return m->experts.n_experts == 1 && b->ln1.kind == TX_LAYERNORM && !b->ln1.plus_one && !g->t.normed &&
-           !b->residual_post_norm && m->n_groups == m->n_heads && m->head_dim * m->n_heads == m->hidden &&
-           !b->mlp.gated && b->mlp.activation != TX_SQUARED_RELU && g->t.traits & TX_WITH_POS &&
-           g->t.traits & TX_WITH_BIAS && !b->attn.qk_norm;
-}
-
 /* ---- config.json ---- */
 
-static const tx_hf_size sizes[] = { TX_HF_SIZE("num_layers", "n_layer", n_layers),
-                                    TX_HF_SIZE("hidden_size", "n_embd", hidden),
-                                    TX_HF_SIZE("num_attention_heads", "n_head", n_heads),
-                                    TX_HF_SIZE("max_position_embeddings", "n_positions", max_positions),
-                                    TX_HF_SIZE("vocab_size", "vocab_size", n_valid),
-                                    TX_HF_SIZE_OR("ffn_hidden_size", "n_inner", ffn),
-                                    { .option = NULL } };
-static const char *const unsaid[] = { "rotary_percent", "rope_theta", "bert_binary_head", NULL };
+const tx_hf_choice tx__hf_activations[] = {
+    { "gelu_new", { { "bias_gelu_fusion", "true" } } },
+    { "gelu_pytorch_tanh", { { "bias_gelu_fusion", "true" } } },
+    { "gelu_fast", { { "bias_gelu_fusion", "true" } } },
+    { "relu2", { { "squared_relu", "true" } } },
+    { "relu", { { "relu", "true" } } },
+    { "gelu", { { "bias_gelu_fusion", "false" } } },
+    { NULL, { { NULL, NULL } } },
+};
 
-static tx_status read(json_t *o, const json_t *config)
-{
-    const char *act;
-    double eps;
-    bool by_layer, scaled, tied;
-    TX_TRY(tx_hf_get_word(config, "activation_function", "gelu_new", &act));
-    bool tanh_form = !strcmp(act, "gelu_new") || !strcmp(act, "gelu_pytorch_tanh") || !strcmp(act, "gelu_fast");
-    if (!tanh_form && strcmp(act, "gelu"))
-        return TX_FAIL(TX_ERR_UNSUPPORTED,
-                       "config.json: activation_function \"%.60s\" is not built yet (gelu_new, gelu are)", act);
-    TX_TRY(tx_hf_get_bool(config, "scale_attn_by_inverse_layer_idx", false, &by_layer));
-    TX_TRY(tx_hf_get_bool(config, "scale_attn_weights", true, &scaled));
-    TX_TRY(tx_hf_get_bool(config, "tie_word_embeddings", true, &tied));
-    if (by_layer || !scaled)
-        return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: only attention scaled by 1/sqrt(head size) is built");
-    TX_TRY(tx_hf_get_number(config, "layer_norm_epsilon", 1e-5, &eps));
-    return tx_hf_set(o, json_pack("{sf sb sb}", "layernorm_epsilon", eps, "bias_gelu_fusion", tanh_form,
-                                  "untie_embeddings_and_output_weights", !tied));
-}
+static const tx_hf_key keys[] = {
+    TX_HF_COUNT("num_layers", "n_layer"),
+    TX_HF_COUNT("hidden_size", "n_embd"),
+    TX_HF_COUNT("num_attention_heads", "n_head"),
+    TX_HF_COUNT("max_position_embeddings", "n_positions"),
+    TX_HF_COUNT_OR("ffn_hidden_size", "n_inner"),
+    TX_HF_ONE_OF("activation_function", tx__hf_activations, "gelu_new"),
+    TX_HF_NUM("layernorm_epsilon", "layer_norm_epsilon", "1e-5"),
+    TX_HF_NOT("untie_embeddings_and_output_weights", "tie_word_embeddings", "true"),
+    TX_HF_MUST("scale_attn_by_inverse_layer_idx", "false"),
+    TX_HF_MUST("scale_attn_weights", "true"),
+    TX_HF_MUST("add_cross_attention", "false"),
+    TX_HF_ANY("reorder_and_upcast_attn"),
+    TX_HF_ANY("n_ctx"),
+    TX_HF_WRITES("bos_token_id", "null"),
+    TX_HF_WRITES("eos_token_id", "null"),
+    TX_HF_END,
+};
 
-static tx_status write(json_t *o, const tx_model *m)
+/* Of older readers. */
+static tx_status more(json_t *config, const tx_model *m)
 {
-    const tx_block *b = &((const tx_gpt *)m)->t.block[0];
-    return tx_hf_set(o, json_pack("{s[s] sI ss sf sb sn sn}", "architectures", "GPT2LMHeadModel", "n_ctx",
-                                  (json_int_t)m->max_positions, "activation_function",
-                                  b->mlp.activation == TX_GELU_TANH ? "gelu_new" : "gelu", "layer_norm_epsilon",
-                                  b->ln1.eps, "tie_word_embeddings", !(((const tx_gpt *)m)->t.traits & TX_WITH_OUTPUT),
-                                  "bos_token_id", "eos_token_id"));
+    return tx_hf_say(config, "n_ctx", json_integer((json_int_t)m->max_positions));
 }
 
 extern const tx_hf_format tx_hf_gpt2; /* hf_format.c lists it */
 const tx_hf_format tx_hf_gpt2 = {
     .model_type = "gpt2",
+    .architecture = "GPT2LMHeadModel",
     .model = "GPT",
     .prefix = "transformer.",
     .layers = "h",
     .top = top,
     .layer = layer,
     .extra = extra,
-    .fits = fits,
-    .sizes = sizes,
-    .unsaid = unsaid,
-    .read = read,
-    .write = write,
+    .keys = keys,
+    .more = more,
 };

@@ -5,102 +5,73 @@
  *  All have a softmax over all experts, of which a token takes the k largest; divided by their sum (always in Mixtral,
  * else with norm_topk_prob) they are the softmax of the chosen ones alone, as Megatron Core has it. */
 #include <stdio.h>
+#include <string.h>
 
-#include "base/str.h"
+#include "base/alloc.h"
 #include "model/gpt/llama_like.h"
 
-#define END                          \
-    {                                \
-        NULL, NULL, TX_HF_ALL, false \
-    }
 #define QWEN_EXPERTS                                              \
     { "mlp.router.weight", "mlp.gate.weight", TX_HF_ALL, false }, \
         TX__GATED("mlp.experts.#", "mlp.experts.#", "gate_proj", "up_proj", "down_proj")
 
 static const tx_hf_name mixtral_layer[] = {
     TX__LLAMA_ATTENTION{ "mlp.router.weight", "block_sparse_moe.gate.weight", TX_HF_ALL, false },
-    TX__GATED("mlp.experts.#", "block_sparse_moe.experts.#", "w1", "w3", "w2") END,
+    TX__GATED("mlp.experts.#", "block_sparse_moe.experts.#", "w1", "w3", "w2") TX__ROW_END,
 };
-static const tx_hf_name qwen2_layer[] = {
-    TX__LLAMA_ATTENTION TX__QKV_BIAS TX__LLAMA_MLP QWEN_EXPERTS TX__GATED("mlp.shared_expert", "mlp.shared_expert",
-                                                                          "gate_proj", "up_proj", "down_proj"){
+static const tx_hf_name qwen_layer[] = {
+    TX__LLAMA_ATTENTION TX__QKV_BIAS TX__QK_NORM TX__LLAMA_MLP QWEN_EXPERTS TX__GATED(
+        "mlp.shared_expert", "mlp.shared_expert", "gate_proj", "up_proj", "down_proj"){
         "mlp.shared_expert.gate.weight", "mlp.shared_expert_gate.weight", TX_HF_ALL, false },
-    END,
+    TX__ROW_END,
 };
-static const tx_hf_name qwen3_layer[] = { TX__LLAMA_ATTENTION TX__QK_NORM TX__LLAMA_MLP QWEN_EXPERTS END };
-
-/* ---- which models ---- */
-
-static bool is_renormalised(const tx_model *m)
-{
-    return m->experts.softmax_after || m->experts.renormalise;
-}
-
-static bool fits(const tx_model *m, unsigned traits, bool shared)
-{
-    const tx_moe_shape *is = &m->experts;
-    return is->n_experts > 1 && m->alike_experts && !is->sigmoid && !is->residual && is->scale == 1 &&
-           is->shared_gate == shared && (is->shared_ffn > 0) == shared && tx__llama_fits(m, traits);
-}
-
-static bool fits_mixtral(const tx_model *m)
-{
-    return fits(m, 0, false) && m->all_experts && is_renormalised(m) && m->experts.ffn == m->ffn;
-}
-
-static bool fits_qwen2(const tx_model *m)
-{
-    return fits(m, TX_WITH_QKV_BIAS, true);
-}
-
-static bool fits_qwen3(const tx_model *m)
-{
-    return fits(m, TX_WITH_QK_NORM, false);
-}
 
 /* ---- config.json ---- */
 
-#define N_EXPERTS TX_HF_SIZE("num_experts", "num_experts", experts.n_experts)
-#define K         TX_HF_SIZE("moe_router_topk", "num_experts_per_tok", experts.k)
-#define HEAD_DIM  TX_HF_SIZE_OR("kv_channels", "head_dim", head_dim)
-#define EXPERT    TX_HF_SIZE("moe_ffn_hidden_size", "moe_intermediate_size", experts.ffn)
-#define SHARED    TX_HF_SIZE("moe_shared_expert_intermediate_size", "shared_expert_intermediate_size", experts.shared_ffn)
-
-static const tx_hf_size mixtral_sizes[] = {
-    TX__LLAMA_SIZES, HEAD_DIM, TX_HF_SIZE("num_experts", "num_local_experts", experts.n_experts), K, { .option = NULL }
-};
-static const tx_hf_size qwen2_sizes[] = { TX__LLAMA_SIZES, HEAD_DIM, N_EXPERTS, K, EXPERT, SHARED, { .option = NULL } };
-static const tx_hf_size qwen3_sizes[] = { TX__LLAMA_SIZES,
-                                          HEAD_DIM,
-                                          { .option = "num_experts",
-                                            .theirs = "num_experts",
-                                            .also = "num_local_experts", /* transformers 5 */
-                                            .at = offsetof(tx_model, experts.n_experts) },
-                                          K,
-                                          EXPERT,
-                                          { .option = NULL } };
-
 /* --num-experts is a list: a number for each layer that has some, or one for all. */
-static tx_status list_experts(json_t *o)
+static tx_status put_experts(json_t *o, const json_t *config, const char *key)
 {
-    char n[24];
-    snprintf(n, sizeof n, "%lld", (long long)json_integer_value(json_object_get(o, "num_experts")));
-    return tx_hf_set(o, json_pack("{s[s]}", "num_experts", n));
+    char text[24];
+    int64_t n;
+    TX_TRY(tx_hf_get_size(config, key, &n));
+    if (n < 2) return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: \"%s\" must be at least 2", key);
+    snprintf(text, sizeof text, "%lld", (long long)n);
+    return tx_hf_put(o, "num_experts", json_pack("[s]", text));
 }
 
-static tx_status read_mixtral(json_t *o, const json_t *config)
+static tx_status say_experts(json_t *config, const json_t *o, const char *key)
 {
-    const json_t *window = json_object_get(config, "sliding_window");
-    if (window && !json_is_null(window))
-        return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: a Mixtral with a sliding_window is not built (null is)");
-    TX_TRY(list_experts(o));
-    return tx__llama_read(o, config);
+    const json_t *list = json_object_get(o, "num_experts");
+    long long n = 0;
+    if (json_array_size(list) == 1) sscanf(json_string_value(json_array_get(list, 0)), "%lld", &n);
+    return tx_hf_say(config, key, json_integer(n));
 }
 
-static tx_status write_mixtral(json_t *o, const tx_model *m)
+static tx_status read_local(json_t *o, const json_t *config)
 {
-    TX_TRY(tx__llama_write(o, m, "MixtralForCausalLM"));
-    return tx_hf_set(o, json_pack("{sn sf}", "sliding_window", "router_aux_loss_coef", m->experts.aux_coeff));
+    return put_experts(o, config, "num_local_experts");
+}
+
+static tx_status write_local(json_t *config, const json_t *o)
+{
+    return say_experts(config, o, "num_local_experts");
+}
+
+/* transformers 5 calls Qwen3's as Mixtral's. */
+static tx_status read_either(json_t *o, const json_t *config)
+{
+    bool other = !json_object_get(config, "num_experts") && json_object_get(config, "num_local_experts");
+    return put_experts(o, config, other ? "num_local_experts" : "num_experts");
+}
+
+static tx_status write_own(json_t *config, const json_t *o)
+{
+    return say_experts(config, o, "num_experts");
+}
+
+static tx_status write_both(json_t *config, const json_t *o)
+{
+    TX_TRY(write_local(config, o));
+    return write_own(config, o);
 }
 
 static bool is_among(const json_t *list, int64_t n)
@@ -123,108 +94,99 @@ static tx_status check_numbers(const json_t *list)
 static tx_status read_layers(json_t *o, const json_t *config)
 {
     const json_t *dense = json_object_get(config, "mlp_only_layers");
-    int64_t step, n = json_integer_value(json_object_get(o, "num_layers"));
-    tx_str list = { 0 };
-    bool all = true, any = false;
-    tx_status st;
+    int64_t step;
+    tx_hf_layers layers;
+    bool any = false;
     TX_TRY(tx_hf_get_size_or(config, "decoder_sparse_step", 1, &step));
     TX_TRY(check_numbers(dense));
-    for (int64_t i = 0; i < n; i++) {
-        bool experts = (i + 1) % step == 0 && !is_among(dense, i);
-        all = all && experts;
-        any = any || experts;
-        TX_GOTO(tx_str_printf(&list, "%s%d", i ? "," : "[", experts));
+    TX_TRY(tx_hf_layers_new(&layers, o));
+    for (int64_t i = 0; i < layers.n; i++) {
+        layers.at[i] = (i + 1) % step == 0 && !is_among(dense, i);
+        any = any || layers.at[i];
     }
-    TX_GOTO(tx_str_puts(&list, "]"));
-    if (!any)
-        st = TX_FAIL(TX_ERR_UNSUPPORTED,
-                     "config.json: no layer has experts, by decoder_sparse_step and mlp_only_layers");
-    else if (!all)
-        st = tx_hf_set(o, json_pack("{ss}", "moe_layer_freq", list.data));
-out:
-    tx_str_free(&list);
+    tx_status st = any ? tx_hf_put_layers(o, "moe_layer_freq", &layers)
+                       : TX_FAIL(TX_ERR_UNSUPPORTED,
+                                 "config.json: no layer has experts, by decoder_sparse_step and mlp_only_layers");
+    tx_free(layers.at);
     return st;
 }
 
 /* Numbers of the layers without experts. */
-static json_t *dense_layers(const tx_model *m)
+static tx_status write_layers(json_t *config, const json_t *o)
 {
+    tx_hf_layers layers;
     json_t *list = json_array();
-    for (int64_t i = 0; i < m->n_layers; i++) {
-        char name[TX_PARAM_NAME_MAX];
-        snprintf(name, sizeof name, "encoder.layers.%lld.mlp.router.weight", (long long)i);
-        if (!tx_params_find(&m->params, name)) json_array_append_new(list, json_integer(i));
-    }
-    return list;
+    tx_status st = tx_hf_get_layers(o, "moe_layer_freq", &layers);
+    for (int64_t i = 0; !st && i < layers.n; i++)
+        if (!layers.at[i]) json_array_append_new(list, json_integer(i));
+    tx_free(layers.at);
+    if (!st) st = tx_hf_say(config, "mlp_only_layers", json_incref(list));
+    json_decref(list);
+    return st ? st : tx_hf_say(config, "decoder_sparse_step", json_integer(1));
 }
 
-static tx_status read_qwen(json_t *o, const json_t *config)
-{
-    bool renormalised;
-    TX_TRY(tx__qwen_read(o, config));
-    TX_TRY(read_layers(o, config));
-    TX_TRY(list_experts(o));
-    TX_TRY(tx_hf_get_bool(config, "norm_topk_prob", false, &renormalised));
-    return tx_hf_set(o, json_pack("{sb}", "moe_router_pre_softmax", !renormalised));
-}
+#define K      TX_HF_COUNT("moe_router_topk", "num_experts_per_tok")
+#define EXPERT TX_HF_COUNT("moe_ffn_hidden_size", "moe_intermediate_size")
+#define LAYERS TX_HF_BY("mlp_only_layers", read_layers, write_layers), TX_HF_ANY("decoder_sparse_step")
+#define SUMMED TX_HF_NOT("moe_router_pre_softmax", "norm_topk_prob", "false")
 
-static tx_status write_qwen(json_t *o, const tx_model *m)
-{
-    return tx_hf_set(o, json_pack("{si so sb sb sf}", "decoder_sparse_step", 1, "mlp_only_layers", dense_layers(m),
-                                  "norm_topk_prob", is_renormalised(m), "use_sliding_window", 0, "router_aux_loss_coef",
-                                  m->experts.aux_coeff));
-}
+static const tx_hf_key mixtral_keys[] = {
+    TX__LLAMA_KEYS, TX__HEAD_DIM, TX_HF_BY("num_local_experts", read_local, write_local), K,
+    TX__WINDOW, TX_HF_END
+};
+static const tx_hf_key qwen2_keys[] = {
+    TX__LLAMA_KEYS,
+    TX__HEAD_DIM,
+    TX_HF_BY("num_experts", read_either, write_own),
+    K,
+    EXPERT,
+    LAYERS,
+    TX__QWEN_WINDOW,
+    SUMMED,
+    TX_HF_COUNT("moe_shared_expert_intermediate_size", "shared_expert_intermediate_size"),
+    TX_HF_MUST("qkv_bias", "true"),
+    TX_HF_IS("add_qkv_bias", "true"),
+    TX_HF_IS("moe_shared_expert_gate", "true"),
+    TX_HF_END,
+};
+static const tx_hf_key qwen3_keys[] = {
+    TX__LLAMA_KEYS,
+    TX__HEAD_DIM,
+    TX_HF_BY("num_experts", read_either, write_both),
+    TX_HF_ANY("num_local_experts"),
+    K,
+    EXPERT,
+    LAYERS,
+    TX__QWEN_WINDOW,
+    SUMMED,
+    TX_HF_IS("qk_layernorm", "true"),
+    TX_HF_MUST("attention_bias", "false"),
+    TX_HF_END,
+};
 
-static tx_status read_qwen2(json_t *o, const json_t *config)
+static tx_status more(json_t *config, const tx_model *m)
 {
-    bool bias;
-    TX_TRY(tx_hf_get_bool(config, "qkv_bias", true, &bias));
-    if (!bias) return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: a Qwen2-MoE without qkv_bias is not built");
-    TX_TRY(read_qwen(o, config));
-    return tx_hf_set(o, json_pack("{sb sb}", "add_qkv_bias", 1, "moe_shared_expert_gate", 1));
-}
-
-static tx_status write_qwen2(json_t *o, const tx_model *m)
-{
-    TX_TRY(tx__llama_write(o, m, "Qwen2MoeForCausalLM"));
-    TX_TRY(write_qwen(o, m));
-    return tx_hf_set(o, json_pack("{sb}", "qkv_bias", 1));
-}
-
-static tx_status read_qwen3(json_t *o, const json_t *config)
-{
-    TX_TRY(read_qwen(o, config));
-    return tx_hf_set(o, json_pack("{sb}", "qk_layernorm", 1));
-}
-
-static tx_status write_qwen3(json_t *o, const tx_model *m)
-{
-    TX_TRY(tx__llama_write(o, m, "Qwen3MoeForCausalLM"));
-    TX_TRY(write_qwen(o, m));
-    return tx_hf_set(o, json_pack("{sb}", "attention_bias", 0));
+    return tx_hf_say(config, "router_aux_loss_coef", json_real(m->experts.aux_coeff));
 }
 
 /* ---- the formats ---- */
 
 extern const tx_hf_format tx_hf_mixtral, tx_hf_qwen2_moe, tx_hf_qwen3_moe; /* hf_format.c lists them */
 const tx_hf_format tx_hf_mixtral = { .model_type = "mixtral",
+                                     .architecture = "MixtralForCausalLM",
                                      TX__LLAMA_FORMAT,
                                      .layer = mixtral_layer,
-                                     .fits = fits_mixtral,
-                                     .sizes = mixtral_sizes,
-                                     .read = read_mixtral,
-                                     .write = write_mixtral };
+                                     .keys = mixtral_keys,
+                                     .more = more };
 const tx_hf_format tx_hf_qwen2_moe = { .model_type = "qwen2_moe",
+                                       .architecture = "Qwen2MoeForCausalLM",
                                        TX__LLAMA_FORMAT,
-                                       .layer = qwen2_layer,
-                                       .fits = fits_qwen2,
-                                       .sizes = qwen2_sizes,
-                                       .read = read_qwen2,
-                                       .write = write_qwen2 };
+                                       .layer = qwen_layer,
+                                       .keys = qwen2_keys,
+                                       .more = more };
 const tx_hf_format tx_hf_qwen3_moe = { .model_type = "qwen3_moe",
+                                       .architecture = "Qwen3MoeForCausalLM",
                                        TX__LLAMA_FORMAT,
-                                       .layer = qwen3_layer,
-                                       .fits = fits_qwen3,
-                                       .sizes = qwen3_sizes,
-                                       .read = read_qwen3,
-                                       .write = write_qwen3 };
+                                       .layer = qwen_layer,
+                                       .keys = qwen3_keys,
+                                       .more = more };
