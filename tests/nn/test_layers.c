@@ -41,6 +41,7 @@ typedef struct rig {
     tx_block_saved block_saved;
     tx_moe_saved moe_saved;
     tx_block_rooms lent;
+    bool with_sinks;
 } rig;
 
 #define BEFORE 0.25 /* what weights' gradients are before backward, which adds to them */
@@ -353,12 +354,14 @@ static void add_attention(rig *r, tx_attention *w, bool bias)
     w->d = D;
     w->rope_theta = 100;
     w->layer = 1;
+    if (!(w->scale > 0)) w->scale = 1.0 / sqrt((double)D);
     add_linear(r, "query_key_value.weight", "query_key_value.bias", &w->qkv, (HEADS + 2 * w->n_groups) * D, H, bias);
     add_linear(r, "dense.weight", "dense.bias", &w->proj, H, HEADS * D, bias);
     if (w->qk_norm) {
         add_norm_of(r, &w->q_norm, w->q_norm.kind, false, D);
         add_norm_of(r, &w->k_norm, w->k_norm.kind, false, D);
     }
+    if (r->with_sinks) add(r, "sink", &w->sink, 0, HEADS, 0, 0);
     w->proj.summed = true;
 }
 
@@ -404,6 +407,25 @@ static void attention_qk_rmsnorm_rotary(rig *r)
 static void attention_qk_layernorm(rig *r)
 {
     make_attention(r, (tx_attention){ .n_groups = HEADS, .causal = true, .n_rot = D, .qk_norm = true }, true);
+}
+
+static void attention_window_capped(rig *r)
+{
+    make_attention(r,
+                   (tx_attention){
+                       .n_groups = 2, .causal = true, .n_rot = D, .scale = 0.7, .kind.window = 2, .kind.softcap = 1.5 },
+                   false);
+}
+
+static void attention_sinks(rig *r)
+{
+    r->with_sinks = true;
+    make_attention(r, (tx_attention){ .n_groups = 2, .causal = true, .kind.window = 3, .p_drop = 0.2 }, true);
+}
+
+static void attention_off_by_one(rig *r)
+{
+    make_attention(r, (tx_attention){ .n_groups = HEADS, .kind.off_by_one = true }, true);
 }
 
 /* Samples of which the last keys are padding. */
@@ -539,6 +561,9 @@ static const layer_case cases[] = {
     CASE(attention_one_group_half_rotary),
     CASE(attention_qk_rmsnorm_rotary),
     CASE(attention_qk_layernorm),
+    CASE(attention_window_capped),
+    CASE(attention_sinks),
+    CASE(attention_off_by_one),
     CASE(attention_padded),
     CASE(attention_documents),
     CASE(block_gpt),
