@@ -129,11 +129,13 @@ typedef struct tx_rmsnorm_fwd_args {
     tx_tensor x;     /* [rows, h]; stream */
     tx_tensor gamma; /* [h] */
     double eps;
+    tx_tensor squares; /* [rows], optional: Σ x² of whole rows, of which these are some columns; wide */
+    int64_t columns;   /* of a whole row, with squares */
 } tx_rmsnorm_fwd_args;
 TX_API tx_status tx_op_rmsnorm_fwd(tx_ctx *c, const tx_rmsnorm_fwd_args *a);
 
 /* rmsnorm_bwd: with xhat = x rs and g = dy gamma,  dx = dres + rs (g - xhat mean(g xhat)),  dgamma += Σ_rows dy xhat.
- *  dres and dx as in layernorm_bwd. */
+ *  dres and dx as in layernorm_bwd. Of some columns the mean is over whole rows: rs dots / columns. */
 typedef struct tx_rmsnorm_bwd_args {
     tx_tensor dx;        /* [rows, h], out; stream */
     tx_tensor dgamma;    /* [h], accumulated; wide */
@@ -141,6 +143,8 @@ typedef struct tx_rmsnorm_bwd_args {
     tx_tensor x;         /* [rows, h]; stream */
     tx_tensor dres;      /* [rows, h], optional; stream */
     tx_tensor gamma, rs; /* [h], [rows]; rs wide */
+    tx_tensor dots;      /* [rows], optional: Σ g x of whole rows; wide */
+    int64_t columns;     /* of a whole row, with dots */
 } tx_rmsnorm_bwd_args;
 TX_API tx_status tx_op_rmsnorm_bwd(tx_ctx *c, const tx_rmsnorm_bwd_args *a);
 
@@ -194,20 +198,29 @@ typedef struct tx_past {
     tx_tensor slot; /* [b] i32: the sequence's index in the cache's second dimension */
 } tx_past;
 
-/* rope: rotates heads by their position, in place. With m = n_rot / 2 and φ = (first + i_s) theta^(-i/m), i < m:
- *  (x[i], x[i+m]) becomes (x[i] cos φ - x[i+m] sin φ, x[i+m] cos φ + x[i] sin φ); from n_rot on x stays. Angles are in
- *  fp64. inverse rotates back, which is also what backward does to the gradient. arXiv:2104.09864. Pairs are
- *  taken from the two halves, as in GPT-NeoX, not from neighbours. With a past, past.n replaces first for each sample.
- *  Positions that are given replace first + i_s. */
+/* rope: rotates heads by their position, in place. With m = n_rot / 2 and φ = (first + i_s) frequency[i], i < m:
+ *  (x[i], x[i+m]) becomes (x[i] cos φ - x[i+m] sin φ, x[i+m] cos φ + x[i] sin φ) times scale; from n_rot on x stays.
+ *  Angles are in fp64. inverse rotates back, times scale, which is what backward does to the gradient.
+ * arXiv:2104.09864. Pairs are taken from the two halves, as in GPT-NeoX, or with `interleaved`, as in GPT-J, from
+ * neighbours: (x[2i], x[2i+1]). With a past, past.n replaces first for each sample. Positions that are given replace
+ * first + i_s. With grows_by g > 0 a sequence of l = first + s tokens, of a sample past.n + s, which are more than
+ * grows_from = l0, has frequencies frequency[i] (g l / l0 - g + 1)^(-i/(m-1)) (dynamic NTK); not with positions that
+ * are given. */
 typedef struct tx_rope_args {
-    tx_tensor x;   /* [s, b, groups, r, d], in and out; strides as in attention_fwd */
-    int64_t n_rot; /* even, 2 .. d */
-    int64_t first; /* position of i_s = 0 */
-    double theta;
+    tx_tensor x;             /* [s, b, groups, r, d], in and out; strides as in attention_fwd */
+    int64_t n_rot;           /* even, 2 .. d, at most TX_MAX_ROT */
+    int64_t first;           /* position of i_s = 0 */
+    double theta;            /* above 0, where there is no `frequency`: it is theta^(-i/m) */
+    const double *frequency; /* [m], optional, in the host's memory */
+    double scale;            /* 0 is 1 */
+    double grows_by;         /* 0: they stay */
+    int64_t grows_from;
+    bool interleaved;
     bool inverse;
     tx_past past;       /* optional; its slots are ignored */
     tx_tensor position; /* [s, b] i32, optional: of each token, in the place of first + i_s; not with a past */
 } tx_rope_args;
+enum { TX_MAX_ROT = 512 };
 TX_API tx_status tx_op_rope(tx_ctx *c, const tx_rope_args *a);
 
 /* A dropout mask that depends on global coordinates only. Element e of the stream is kept iff

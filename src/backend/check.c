@@ -142,9 +142,12 @@ tx_status tx__check_rmsnorm_fwd(const tx_rmsnorm_fwd_args *a)
 {
     tx_dtype t = a->y.dtype;
     bool ok = is_float(t) && is_stream(a->x.dtype, t) && dense(a->x, a->x.dtype, 2) && shaped_like(a->y, a->x, t);
+    if (ok && a->squares.data) ok = vec(a->squares, tx_wide(t), a->x.dim[0]) && a->columns >= a->x.dim[1];
     if (ok && vec(a->rs, tx_wide(t), a->x.dim[0]) && vec(a->gamma, t, a->x.dim[1])) return TX_OK;
-    return REFUSE("rmsnorm_fwd", "y and x [rows,h], gamma [h] of one float dtype, x perhaps fp32; rs [rows] fp32", T(y),
-                  T(x), T(rs), T(gamma));
+    return REFUSE("rmsnorm_fwd",
+                  "y and x [rows,h], gamma [h] of one float dtype, x perhaps fp32; rs [rows] fp32; squares as rs, with "
+                  "columns of at least h",
+                  T(y), T(x), T(rs), T(gamma), T(squares));
 }
 
 tx_status tx__check_rmsnorm_bwd(const tx_rmsnorm_bwd_args *a)
@@ -152,12 +155,22 @@ tx_status tx__check_rmsnorm_bwd(const tx_rmsnorm_bwd_args *a)
     tx_dtype t = a->dy.dtype, wide = tx_wide(t);
     bool ok = is_float(t) && is_stream(a->x.dtype, t) && dense(a->dy, t, 2) && shaped_like(a->x, a->dy, a->x.dtype) &&
               like(a->dx, a->x) && maybe_like(a->dres, a->x);
+    if (ok && a->dots.data) ok = vec(a->dots, wide, a->x.dim[0]) && a->columns >= a->x.dim[1];
     if (ok && vec(a->rs, wide, a->x.dim[0]) && vec(a->gamma, t, a->x.dim[1]) && vec(a->dgamma, wide, a->x.dim[1]))
         return TX_OK;
     return REFUSE("rmsnorm_bwd",
                   "dy [rows,h] and gamma [h] of one float dtype; dx, x, dres [rows,h] of that or fp32; rs [rows] and "
-                  "dgamma [h] fp32",
-                  T(dx), T(dy), T(x), T(dres), T(rs), T(gamma), T(dgamma));
+                  "dgamma [h] fp32; dots as rs, with columns of at least h",
+                  T(dx), T(dy), T(x), T(dres), T(rs), T(gamma), T(dgamma), T(dots));
+}
+
+tx_status tx__check_row_dots(const tx_row_dots_args *a)
+{
+    tx_dtype t = a->a.dtype;
+    bool ok = is_float(t) && dense(a->a, t, 2) && like(a->b, a->a) && vec(a->y, tx_wide(t), a->a.dim[0]);
+    if (ok && (!a->gamma.data || vec(a->gamma, t, a->a.dim[1]))) return TX_OK;
+    return REFUSE("row_dots", "a and b [rows,h], gamma [h] of one float dtype; y [rows] fp32", T(y), T(a), T(b),
+                  T(gamma));
 }
 
 tx_status tx__check_activation_fwd(const tx_activation_fwd_args *a)
@@ -393,7 +406,15 @@ tx_status tx__check_rope(const tx_rope_args *a)
     if (a->n_rot < 2 || a->n_rot > d || a->n_rot % 2)
         return TX_FAIL(TX_ERR_SHAPE, "rope: n_rot %lld is not an even number in 2..%lld, the head's width",
                        (long long)a->n_rot, (long long)d);
-    if (a->first < 0 || !(a->theta > 0))
+    if (a->n_rot > TX_MAX_ROT)
+        return TX_FAIL(TX_ERR_SHAPE, "rope: n_rot %lld is more than %d", (long long)a->n_rot, TX_MAX_ROT);
+    if (a->grows_by < 0 || a->scale < 0 || (a->grows_by > 0 && (a->grows_from < 1 || a->position.data)))
+        return TX_FAIL(
+            TX_ERR_ARG,
+            "rope: grows_by %g and scale %g must be at least 0; frequencies grow from a length of at least 1 "
+            "on, not with positions that are given",
+            a->grows_by, a->scale);
+    if (a->first < 0 || (!a->frequency && !(a->theta > 0)))
         return TX_FAIL(TX_ERR_ARG, "rope: first %lld must be at least 0 and theta %g above it", (long long)a->first,
                        a->theta);
     if (a->past.n.data && !vec(a->past.n, TX_I32, a->x.dim[1]))

@@ -3,6 +3,8 @@
 #ifndef TX_BACKEND_OPS_H
 #define TX_BACKEND_OPS_H
 
+#include <math.h>
+
 #include "backend/ctx.h"
 #include "backend/tensor.h"
 #include "base/exact.h"
@@ -40,6 +42,26 @@ TX_DEVICE_CODE static inline double tx_alibi_log2_slope(const tx_alibi *a, int64
     while (2 * m <= a->n_heads) m *= 2;
     return i < m ? -8.0 * (double)(i + 1) / (double)m : -4.0 * (double)(2 * (i - m) + 1) / (double)m;
 }
+
+/* rope's growth of a sequence of so many tokens, 1 where there is none, and with it the frequency of pair i. */
+TX_DEVICE_CODE static inline double tx_rope_longer(const tx_rope_args *a, int64_t length)
+{
+    if (!(a->grows_by > 0) || length <= a->grows_from) return 1;
+    return a->grows_by * (double)length / (double)a->grows_from - a->grows_by + 1;
+}
+TX_DEVICE_CODE static inline double tx_rope_frequency(const tx_rope_args *a, int64_t i, double longer)
+{
+    int64_t half = a->n_rot / 2;
+    double f = a->frequency ? a->frequency[i] : pow(a->theta, -(double)i / (double)half);
+    return longer > 1 && half > 1 ? f * pow(longer, -(double)i / (double)(half - 1)) : f;
+}
+
+/* row_dots: y[i] = Σ_j a[i,j] b[i,j] gamma[j]; what norms need of rows of which other ranks have the other columns. */
+typedef struct tx_row_dots_args {
+    tx_tensor y;     /* [rows], out; wide */
+    tx_tensor a, b;  /* [rows, h], which may be one */
+    tx_tensor gamma; /* [h], optional: 1 */
+} tx_row_dots_args;
 
 /* max_logits: the largest scaled score of each head, max = max(max, scale q k) over all pairs of a query and a key that
  * it sees, as attention_fwd has them but for its biases, which are never positive, and its softcap, which hides how

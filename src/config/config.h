@@ -132,6 +132,10 @@ tx_status tx_config_set_item(tx_list *member, const char *item);
  *      position_embedding_type = rope, none with use_rotary_position_embeddings, without add_position_embedding, and
  *                                                  these as it says
  *      max_position_embeddings = seq_length where no positions are learned and it is less
+ *      rope_scaling_type and rope_scaling_factor as use_rope_scaling, rotary_seq_len_interpolation_factor and the word
+ *                                                  yarn say
+ *      rope_scaling_factor = 8 of llama3           rope_original_positions = 8192 of it, 4096 of yarn,
+ *                                                  max_position_embeddings of dynamic
  *      kv_channels = hidden_size / heads           train_iters = train_samples / global_batch_size,
  *                                                  or counted through --rampup-batch-size
  *      lr_decay_iters = train_iters  or  lr_decay_samples = train_samples
@@ -213,6 +217,8 @@ int64_t tx_config_rotary_dim(const tx_config *cfg);
  * multiplied by. */
 int64_t tx_config_window(const tx_config *cfg, int64_t layer);
 double tx_config_attention_scale(const tx_config *cfg);
+/* Whether layer `layer`, from 0, has no rotary positions (--no-rope-freq). */
+bool tx_config_skips_rope(const tx_config *cfg, int64_t layer);
 
 /* Where the warm-up of WarmupLR and WarmupDecayLR ends. *flag: the option that says it. */
 double tx_config_warmup_max_lr(const tx_config *cfg, const char **flag);

@@ -299,9 +299,11 @@ static void rule_qk_clip_is_sound(const tx__check *k)
         tx__violate(
             k->v, "--qk-clip and --optimizer zerooneadam: weights follow from what its ranks have moved, where nothing "
                   "is scaled; choose another optimizer, as muon or adam");
-    if (c->qk_layernorm)
-        tx__violate(k->v, "--qk-clip and --qk-layernorm: the norm undoes what clipping does to the weights, and keeps "
-                          "scores small by itself; leave one out");
+    if (c->qk_layernorm || c->qk_layernorm_whole)
+        tx__violate(k->v,
+                    "--qk-clip and --qk-layernorm%s: the norm undoes what clipping does to the weights, and keeps "
+                    "scores small by itself; leave one out",
+                    c->qk_layernorm_whole ? "-whole" : "");
 }
 
 static void rule_states_are_adams(const tx__check *k)

@@ -341,10 +341,19 @@ static bool is_told(const tx_config *cfg, const tx_option *o, unsigned kept, uns
     return kept == TX_KEPT_RUN && tx__command_takes(cfg->command, o, NULL);
 }
 
+/* A scaling of positions that is given is not mixed with the numbers of the checkpoint's. */
+static bool is_of_another_scaling(const tx_config *cfg, const tx_option *o)
+{
+    const char *field = o->field ? o->field : "";
+    return cfg->given.rope_scaling_type && o->kept == TX_KEPT_HINT &&
+           (!strncmp(field, "rope_", 5) || !strncmp(field, "yarn_", 5));
+}
+
 /* Whether the checkpoint's value is taken. */
 static bool is_filled(const tx_config *cfg, const tx_option *o, unsigned which)
 {
-    return !(which & TX_KEPT_ALL_GIVEN) && o->kept != TX_KEPT_RUN && !tx__is_given(cfg, o);
+    return !(which & TX_KEPT_ALL_GIVEN) && o->kept != TX_KEPT_RUN && !tx__is_given(cfg, o) &&
+           !is_of_another_scaling(cfg, o);
 }
 
 tx_status tx_config_from_json(tx_config *cfg, const json_t *kept, unsigned which)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/launched.h"
+#include "config/layer_pattern.h"
 #include "config/rules.h"
 
 /* ---------------------------------------------------------------- derived values */
@@ -40,6 +41,7 @@ tx_positions tx_config_positions(const tx_config *cfg)
         return TX_POSITIONS_ALIBI;
     case TX_POSITION_EMBEDDING_ROTARY:
     case TX_POSITION_EMBEDDING_ROPE:
+    case TX_POSITION_EMBEDDING_YARN:
         return TX_POSITIONS_ROPE;
     case TX_POSITION_EMBEDDING_NONE:
         return TX_POSITIONS_NONE;
@@ -62,6 +64,45 @@ static void derive_positions(tx_config *c)
     else if (open && p == TX_POSITIONS_LEARNED && !c->add_position_embedding)
         p = TX_POSITIONS_NONE;
     c->position_embedding_type = type[p];
+}
+
+/* Megatron's words for a scaling, where none is given in ours. */
+static void derive_scaling(tx_config *c)
+{
+    tx_config_given *g = &c->given;
+    double linear = c->rotary_seq_len_interpolation_factor;
+    enum tx_rope_scaling type = c->position_embedding_type == TX_POSITION_EMBEDDING_YARN ? TX_ROPE_SCALING_YARN
+                                : c->use_rope_scaling                                    ? TX_ROPE_SCALING_LLAMA3
+                                : linear > 1                                             ? TX_ROPE_SCALING_LINEAR
+                                                                                         : 0;
+    if (!type || g->rope_scaling_type) return;
+    c->rope_scaling_type = type;
+    g->rope_scaling_type = true; /* it is not taken from a checkpoint */
+    if (type != TX_ROPE_SCALING_LINEAR || g->rope_scaling_factor) return;
+    c->rope_scaling_factor = linear;
+    g->rope_scaling_factor = true;
+}
+
+/* The numbers that a scaling has where none are given. */
+static void derive_scaling_numbers(tx_config *c)
+{
+    int64_t original = 0;
+    switch (c->rope_scaling_type) {
+    case TX_ROPE_SCALING_NONE:
+    case TX_ROPE_SCALING_LINEAR:
+        break;
+    case TX_ROPE_SCALING_DYNAMIC:
+        original = c->max_position_embeddings;
+        break;
+    case TX_ROPE_SCALING_YARN:
+        original = 4096;
+        break;
+    case TX_ROPE_SCALING_LLAMA3:
+        original = 8192;
+        if (!c->rope_scaling_factor) c->rope_scaling_factor = 8;
+        break;
+    }
+    if (!c->rope_original_positions) c->rope_original_positions = original;
 }
 
 /* Nothing but a table has an end. */
@@ -119,6 +160,7 @@ static void derive_numbers(tx_config *c, tx_config_given *bad, const tx__equatio
     if (!c->kv_channels && c->num_attention_heads && c->hidden_size % c->num_attention_heads == 0)
         c->kv_channels = c->hidden_size / c->num_attention_heads;
     derive_positions_reach(c);
+    derive_scaling_numbers(c);
     if (tx__in_samples(c)) {
         tx__ramp ramp;
         bool sound = tx__ramp_of(c, &ramp) == TX__RAMP_NONE && c->global_batch_size;
@@ -159,6 +201,13 @@ double tx_config_timeout(const tx_config *cfg)
 int64_t tx_config_rotary_dim(const tx_config *cfg)
 {
     return (int64_t)((double)cfg->kv_channels * cfg->rotary_percent);
+}
+
+bool tx_config_skips_rope(const tx_config *cfg, int64_t layer)
+{
+    tx_layer_pattern p;
+    if (!cfg->no_rope_freq || !tx_layer_pattern_read(cfg->no_rope_freq, layer, &p)) return false;
+    return p.listed ? p.at : (layer + 1) % p.n == 0;
 }
 
 /* DeepSpeed's WarmupLR ends at the optimizer's, where it is not told. */
@@ -233,11 +282,11 @@ bool tx__names_weighted(const tx_config_given *g)
 
 static void check(const tx_config *cfg, tx_config_given *bad, const tx__equation *equation, tx_violations *v)
 {
-    static const tx__rule *const topics[] = { tx__rules_needs,      tx__rules_model,    tx__rules_layout,
-                                              tx__rules_run,        tx__rules_zero,     tx__rules_files,
-                                              tx__rules_bert,       tx__rules_schedule, tx__rules_moe,
-                                              tx__rules_curriculum, tx__rules_routing,  tx__rules_teacher,
-                                              tx__rules_finetune,   tx__rules_lora };
+    static const tx__rule *const topics[] = { tx__rules_needs,   tx__rules_model,      tx__rules_rotary,
+                                              tx__rules_layout,  tx__rules_run,        tx__rules_zero,
+                                              tx__rules_files,   tx__rules_bert,       tx__rules_schedule,
+                                              tx__rules_moe,     tx__rules_curriculum, tx__rules_routing,
+                                              tx__rules_teacher, tx__rules_finetune,   tx__rules_lora };
     const tx__check k = { .c = cfg, .g = &cfg->given, .bad = bad, .equation = equation, .v = v };
     const char *command = cfg->command->name;
     bool trains = tx__plans_only(&k) || cfg->command->load == TX_LOAD_RESUMES;
@@ -274,6 +323,7 @@ tx_status tx__config_settle(tx_config *cfg, const tx_config_given *bad, const tx
                             tx_violations *v)
 {
     derive_tokenizer(cfg);
+    derive_scaling(cfg);
     derive_positions(cfg);
     derive_gradients(cfg);
     derive_finetuning(cfg);

@@ -32,9 +32,10 @@ typedef struct tx_transformer {
     tx_weight word, pos, kind;
     tx_embedding_norm normed;
     tx_norm embedding_norm, final_norm;
-    tx_block *block; /* this stage's, chunk by chunk */
-    tx_moe *moe;     /* of its blocks with experts, in their order */
-    tx_mlp *expert;  /* of all of those */
+    tx_block *block;   /* this stage's, chunk by chunk */
+    double *frequency; /* of rotary positions (rotary.h) */
+    tx_moe *moe;       /* of its blocks with experts, in their order */
+    tx_mlp *expert;    /* of all of those */
     int n_moe;
     struct {
         int words, embedding; /* the words' matrix, which may be the head's as well; positions, types and a norm */

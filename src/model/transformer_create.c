@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "model/rotary.h"
 #include "model/transformer.h"
 
 #define F(member) offsetof(tx_transformer, member)
@@ -45,6 +46,13 @@ static tx_norm norm_of(const tx_config *cfg)
                       .plus_one = cfg->apply_layernorm_1p };
 }
 
+static tx_norm head_norm_of(const tx_config *cfg)
+{
+    tx_norm norm = norm_of(cfg);
+    norm.of_ranks = cfg->qk_layernorm_whole;
+    return norm;
+}
+
 static tx_glu gate_of(const tx_config *cfg)
 {
     switch (cfg->glu_activation) {
@@ -83,15 +91,14 @@ static tx_block block_of(const tx_config *cfg, int64_t i, const tx_grid *grid, b
         .ln2 = norm_of(cfg),
         .attn = { .proj.summed = true,
                   .qk_norm = cfg->qk_layernorm,
-                  .q_norm = norm_of(cfg),
-                  .k_norm = norm_of(cfg),
+                  .qk_norm_whole = cfg->qk_layernorm_whole,
+                  .q_norm = head_norm_of(cfg),
+                  .k_norm = head_norm_of(cfg),
                   .n_heads = n / t,
                   .n_groups = cfg->num_key_value_heads / t,
                   .n_heads_whole = n,
                   .first_head = tx_grid_rank(grid, TX_AXIS_TENSOR) * (n / t),
                   .d = cfg->kv_channels,
-                  .n_rot = cfg->use_rotary_position_embeddings ? tx_config_rotary_dim(cfg) : 0,
-                  .rope_theta = cfg->rope_theta,
                   .alibi = tx_config_positions(cfg) == TX_POSITIONS_ALIBI,
                   .causal = causal,
                   .scale = tx_config_attention_scale(cfg),
@@ -212,10 +219,12 @@ static tx_status make_blocks(tx_transformer *t, const tx_config *cfg, const tx_g
     tx_model *m = &t->base;
     for (int k = 0; k < m->n_chunks; k++) t->n_blocks += (int)(m->chunk[k].end - m->chunk[k].first);
     TX_TRY(tx_alloc(&t->block, (size_t)t->n_blocks, sizeof *t->block, "the model's layers"));
+    TX_TRY(tx_rotary_create(&t->frequency, cfg));
     for (int k = 0, i = 0; k < m->n_chunks; k++) {
         int dropping = 0;
         for (int64_t layer = m->chunk[k].first; layer < m->chunk[k].end; layer++, i++) {
             t->block[i] = block_of(cfg, layer, grid, causal);
+            tx_rotary_set(&t->block[i].attn, t->frequency, cfg, layer);
             t->block[i].dropping = tx_config_drops_tokens(cfg, layer) ? dropping++ : -1;
         }
         if (dropping > m->most_dropping) m->most_dropping = dropping;
@@ -312,6 +321,7 @@ static unsigned traits_of(const tx_transformer *t, const tx_config *cfg, const t
     return (cfg->add_bias_linear ? TX_WITH_BIAS : 0) |
            (cfg->add_bias_linear || cfg->add_qkv_bias ? TX_WITH_QKV_BIAS : 0) |
            (cfg->qk_layernorm ? TX_WITH_QK_NORM : 0) | (cfg->softmax_type == TX_SOFTMAX_LEARNABLE ? TX_WITH_SINK : 0) |
+           (cfg->qk_layernorm_whole ? TX_WITH_QK_WHOLE : 0) |
            (t->final_norm.kind == TX_LAYERNORM ? TX_WITH_BETA : 0) | (cfg->add_position_embedding ? TX_WITH_POS : 0) |
            (head->n_types ? TX_WITH_KIND : 0) | (t->normed == TX_NORM_WORDS ? TX_WITH_WORD_NORM : 0) |
            (t->normed == TX_NORM_SUM ? TX_WITH_SUM_NORM : 0) |
@@ -554,4 +564,5 @@ void tx_transformer_deinit(tx_transformer *t)
     tx_free(t->block);
     tx_free(t->moe);
     tx_free(t->expert);
+    tx_free(t->frequency);
 }

@@ -70,26 +70,22 @@ static tx_attention_kind kind_of(const tx_attention *w)
     return k;
 }
 
-/* @position as in tx_attention_call */
-static tx_status turn(tx_ctx *c, const tx_attention *w, tx_tensor qk, tx_past past, tx_tensor position)
+/* @past absent in backward   @position as in tx_attention_call */
+static tx_status turn(tx_ctx *c, const tx_attention *w, tx_tensor qk, tx_past past, tx_tensor position, bool back)
 {
     if (w->n_rot)
-        TX_RUN(c, rope, .x = qk, .n_rot = w->n_rot, .theta = w->rope_theta, .past = past, .position = position);
+        TX_RUN(c, rope, .x = qk, .n_rot = w->n_rot, .theta = w->rope_theta, .frequency = w->rope_frequency,
+               .scale = w->rope_scale, .grows_by = w->rope_grows_by, .grows_from = w->rope_grows_from,
+               .interleaved = w->rope_interleaved, .past = past, .position = position, .inverse = back);
     return TX_OK;
 }
 
-static tx_status turn_back(tx_ctx *c, const tx_attention *w, tx_tensor qk, tx_tensor position)
+/* Heads that lie one after the other, as rows [s b n, d] in `room`, which may be larger; with a norm of the whole as
+ * [s b, n d]. */
+static tx_tensor rows_in(const tx_attention *w, tx_tensor room, tx_tensor x)
 {
-    if (w->n_rot)
-        TX_RUN(c, rope, .x = qk, .n_rot = w->n_rot, .theta = w->rope_theta, .inverse = true, .position = position);
-    return TX_OK;
-}
-
-/* Heads that lie one after the other, as rows [s b n, d] in `room`, which may be larger. */
-static tx_tensor rows_in(tx_tensor room, tx_tensor x)
-{
-    int64_t d = x.dim[x.n_dims - 1];
-    return tx_tensor2(room.data, room.dtype, tx_numel(x) / d, d);
+    int64_t all = tx_numel(x), n = w->qk_norm_whole ? x.dim[0] * x.dim[1] : all / x.dim[x.n_dims - 1];
+    return tx_tensor2(room.data, room.dtype, n, all / n);
 }
 
 /* The same in the shape of x. */
@@ -101,10 +97,10 @@ static tx_tensor shaped_as(tx_tensor rows, tx_tensor x)
     return x;
 }
 
-/* x = norm(x), heads of the fused tensor; what they were is kept in `was`.   @room as large */
-static tx_status norm_heads(tx_ctx *c, const tx_norm *w, tx_norm_saved *a, tx_tensor *was, tx_tensor x, tx_tensor room)
+/* x = norm(x), heads of the fused tensor; what they were is kept in `was`.   @normed room for their rows */
+static tx_status norm_heads(tx_ctx *c, const tx_norm *w, tx_norm_saved *a, tx_tensor *was, tx_tensor x,
+                            tx_tensor normed)
 {
-    tx_tensor normed = rows_in(room, x);
     *was = tx_push2(&c->acts, x.dtype, normed.dim[0], normed.dim[1]);
     TX_RUN(c, copy, .y = shaped_as(*was, x), .x = x);
     TX_TRY(tx_norm_fwd(c, w, a, normed, *was));
@@ -114,9 +110,8 @@ static tx_status norm_heads(tx_ctx *c, const tx_norm *w, tx_norm_saved *a, tx_te
 
 /* dx = norm'(dx), likewise. */
 static tx_status norm_heads_bwd(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_tensor was, tx_tensor dx,
-                                tx_tensor room)
+                                tx_tensor d)
 {
-    tx_tensor d = rows_in(room, dx);
     TX_RUN(c, copy, .y = shaped_as(d, dx), .x = dx);
     TX_TRY(tx_norm_bwd(c, w, a, (tx_norm_gradient){ .d = d, .dy = d }, was));
     TX_RUN(c, copy, .y = dx, .x = shaped_as(d, dx));
@@ -126,20 +121,20 @@ static tx_status norm_heads_bwd(tx_ctx *c, const tx_norm *w, const tx_norm_saved
 /* 1b  q = norm(q), k = norm(k), in the fused tensor */
 static tx_status norm_parts(tx_ctx *c, const tx_attention *w, tx_attention_saved *a, parts p)
 {
-    if (!w->qk_norm) return TX_OK;
+    if (!w->qk_norm && !w->qk_norm_whole) return TX_OK;
     tx_at_part(c, Q_NORM);
-    TX_TRY(norm_heads(c, &w->q_norm, &a->q_norm, &a->q, p.q, a->o));
+    TX_TRY(norm_heads(c, &w->q_norm, &a->q_norm, &a->q, p.q, rows_in(w, a->o, p.q)));
     tx_at_part(c, K_NORM);
-    return norm_heads(c, &w->k_norm, &a->k_norm, &a->k, p.k, a->o);
+    return norm_heads(c, &w->k_norm, &a->k_norm, &a->k, p.k, rows_in(w, a->o, p.k));
 }
 
 static tx_status norm_parts_bwd(tx_ctx *c, const tx_attention *w, const tx_attention_saved *a, parts d, tx_tensor room)
 {
-    if (!w->qk_norm) return TX_OK;
+    if (!w->qk_norm && !w->qk_norm_whole) return TX_OK;
     tx_at_part(c, K_NORM);
-    TX_TRY(norm_heads_bwd(c, &w->k_norm, &a->k_norm, a->k, d.k, room));
+    TX_TRY(norm_heads_bwd(c, &w->k_norm, &a->k_norm, a->k, d.k, rows_in(w, room, d.k)));
     tx_at_part(c, Q_NORM);
-    return norm_heads_bwd(c, &w->q_norm, &a->q_norm, a->q, d.q, room);
+    return norm_heads_bwd(c, &w->q_norm, &a->q_norm, a->q, d.q, rows_in(w, room, d.q));
 }
 
 tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_saved *a, const tx_attention_call *k)
@@ -160,7 +155,7 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
     parts p = cut(w, a->qkv);
     TX_TRY(norm_parts(c, w, a, p));
     tx_at_part(c, CORE);
-    TX_TRY(turn(c, w, p.qk, past, k->position));
+    TX_TRY(turn(c, w, p.qk, past, k->position, false));
     if (kv) {
         TX_RUN(c, cache_append, .k_cache = kv->k, .v_cache = kv->v, .k = p.k, .v = p.v, .past = past);
         p.k = kv->k;
@@ -205,7 +200,7 @@ tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_atte
            .mask = attention_mask(w, k->dropout), .first_key = k->seen.first, .n_keys = k->seen.n, .alibi = biases(w),
            .kind = kind_of(w), .dsink = w->sink.frozen ? (tx_tensor){ 0 } : w->sink.grad);
     /* 2  dq, dk turned back, and those of what was normalised; do is needed no more */
-    TX_TRY(turn_back(c, w, d.qk, k->position));
+    TX_TRY(turn(c, w, d.qk, (tx_past){ .n = { 0 } }, k->position, true));
     TX_TRY(norm_parts_bwd(c, w, a, d, d_o));
     /* 1  dx = dqkv W_qkv */
     tx_at_part(c, QKV);

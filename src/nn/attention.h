@@ -18,11 +18,16 @@ typedef struct tx_attention {
     tx_linear proj;                    /* [h, n_heads d], summed over tensor ranks */
     tx_loras qkv_lora, proj_lora;      /* beside these */
     bool qk_norm;                      /* each query and each key is normalised, before it is turned, */
-    tx_norm q_norm, k_norm;            /* by these [d]: all heads' (arXiv:2010.04245, arXiv:2302.05442) */
+    bool qk_norm_whole;                /* or those of all heads and of all ranks at once (arXiv:2501.00656), */
+    tx_norm q_norm, k_norm;            /* by these [d]: all heads' (arXiv:2010.04245, arXiv:2302.05442); or of each */
     int64_t n_heads, n_groups, d;      /* heads of this tensor rank */
     int64_t n_heads_whole, first_head; /* of all ranks, and the number of this one's first: they name random numbers */
     int64_t n_rot;                     /* elements of a head that rotary positions turn (ops.h, rope); 0: none */
-    double rope_theta;
+    double rope_theta;                 /* of these the base, ... */
+    const double *rope_frequency;      /* ... and [n_rot / 2], borrowed; NULL: the base says them */
+    double rope_scale, rope_grows_by;  /* as ops.h has them */
+    int64_t rope_grows_from;
+    bool rope_interleaved;
     bool alibi; /* biases of positions (ops.h) of the whole layer's heads; causal */
     bool causal;
     double scale;           /* of scores */
@@ -41,7 +46,8 @@ typedef struct tx_keys {
 /* What backward needs; tensors lie on the activation stack. */
 typedef struct tx_attention_saved {
     tx_tensor qkv;  /* [s, b, (heads + 2 groups) d], q and k turned */
-    tx_tensor q, k; /* with qk_norm: [s b heads, d], [s b groups, d], before the norms */
+    tx_tensor q, k; /* with a norm: [s b heads, d], [s b groups, d], before it; of the whole [s b, heads d], [s b,
+                     * groups d] */
     tx_norm_saved q_norm, k_norm;
     tx_tensor o;   /* [s, b, heads d], heads side by side, before the projection */
     tx_tensor lse; /* [b, groups, r, s] */

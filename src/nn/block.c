@@ -15,6 +15,7 @@ enum {
     POST_BETA = POST | TX_WITH_BETA,
     QKV_BIAS = TX_WITH_QKV_BIAS,
     QK = TX_WITH_QK_NORM,
+    QK_WHOLE = TX_WITH_QK_WHOLE,
     QK_BETA = QK | TX_WITH_BETA
 };
 
@@ -34,8 +35,10 @@ const tx_param_decl tx_block_params[] = {
     { "self_attention.query_key_value.weight", "q/t,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, F(attn.qkv.w),    0 },
     { "self_attention.query_key_value.bias",   "q/t",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.qkv.b),    QKV_BIAS },
     { "self_attention.q_layernorm.weight",     "d*",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(attn.q_norm.gamma), QK },
+    { "self_attention.q_layernorm.weight",     "a/t",   TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(attn.q_norm.gamma), QK_WHOLE },
     { "self_attention.q_layernorm.bias",       "d*",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.q_norm.beta),  QK_BETA },
     { "self_attention.k_layernorm.weight",     "d*",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(attn.k_norm.gamma), QK },
+    { "self_attention.k_layernorm.weight",     "k/t",   TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(attn.k_norm.gamma), QK_WHOLE },
     { "self_attention.k_layernorm.bias",       "d*",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.k_norm.beta),  QK_BETA },
     { "self_attention.core_attention.softmax_offset", "n/t", TX_INIT_NORMAL, TX_NO_DECAY, TX_ADDS, F(attn.sink), TX_WITH_SINK },
     { "self_attention.dense.weight",           "h,a/t", TX_INIT_SCALED, TX_DECAY,    TX_SETS, F(attn.proj.w),   0 },

@@ -14,7 +14,8 @@ enum {
     TX_WITH_MLP = 16,
     TX_WITH_QKV_BIAS = 32,
     TX_WITH_QK_NORM = 64,
-    TX_WITH_SINK = 1 << 20
+    TX_WITH_SINK = 1 << 20,
+    TX_WITH_QK_WHOLE = 1 << 24
 };
 
 typedef struct tx_mlp {

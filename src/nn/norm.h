@@ -12,6 +12,7 @@ typedef struct tx_norm {
     tx_norm_kind kind;
     double eps;
     bool plus_one; /* the factor is 1 + gamma */
+    bool of_ranks; /* of RMSNorm: x and gamma are this tensor rank's columns, and a row's mean is over those of all */
 } tx_norm;
 
 typedef struct tx_norm_saved {

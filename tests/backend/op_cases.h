@@ -158,6 +158,26 @@ static void rmsnorm(tx_ctx *c, const int64_t *p, results *o)
     assert_same_bits(place, dx);
 }
 
+/* p: rows, h, columns of whole rows, with gamma: sums of whole rows, and a norm of some of their columns */
+static void rmsnorm_part(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t rows = p[0], h = p[1];
+    tx_tensor x = RAND(V, rows, h), gamma = RAND(V, h), dy = RAND(V, rows, h), dx = ZEROS(V, rows, h);
+    tx_tensor y = ZEROS(V, rows, h), rs = ZEROS(TX_F32, rows), sums = ZEROS(TX_F32, rows), dots = ZEROS(TX_F32, rows);
+    tx_tensor dgamma = RAND(TX_F32, h), none = { 0 };
+    RUN(c, row_dots, .y = sums, .a = x, .b = x);
+    RUN(c, row_dots, .y = dots, .a = dy, .b = x, .gamma = p[3] ? gamma : none);
+    out(o, "sums", sums, 16);
+    out(o, "dots", dots, 64);
+    RUN(c, rmsnorm_fwd, .y = y, .rs = rs, .x = x, .gamma = gamma, .eps = 1e-5, .squares = sums, .columns = p[2]);
+    RUN(c, rmsnorm_bwd, .dx = dx, .dgamma = dgamma, .dy = dy, .x = x, .gamma = gamma, .rs = rs, .dots = dots,
+        .columns = p[2]);
+    out(o, "y", y, 16);
+    out(o, "rs", rs, 16);
+    out(o, "dx", dx, 64);
+    out(o, "dgamma", dgamma, 64);
+}
+
 /* p: n, kind */
 static void activation(tx_ctx *c, const int64_t *p, results *o)
 {
@@ -199,6 +219,22 @@ static void rope(tx_ctx *c, const int64_t *p, results *o)
     }
     out(o, "turned", all, 2);
     out(o, "turned back", turned, 2);
+}
+
+/* p: as in rope, neighbours: of given frequencies, scaled, longer than some length; and back */
+static void rope_scaled(tx_ctx *c, const int64_t *p, results *o)
+{
+    tx_tensor x[2] = { RAND(V, p[0], p[1], p[2], p[3], p[4]), RAND(V, p[0], p[1], p[2], p[3], p[4]) };
+    double frequency[TX_MAX_ROT / 2];
+    for (int64_t i = 0; i < p[5] / 2; i++) frequency[i] = 1 / (1 + 0.3 * (double)(i * i));
+    for (int i = 0; i < 2; i++) {
+        RUN(c, rope, .x = x[i], .n_rot = p[5], .first = p[6], .frequency = frequency, .scale = 1.25,
+            .interleaved = p[7], .inverse = i, .grows_by = 3, .grows_from = p[6] + p[0] - 1);
+        RUN(c, rope, .x = x[i], .n_rot = p[5], .first = p[6], .theta = 100, .interleaved = p[7], .grows_by = 2,
+            .grows_from = p[6] + p[0]);
+    }
+    out(o, "turned", x[0], 4);
+    out(o, "turned back", x[1], 4);
 }
 
 /* p: s, b, groups, r, d: tokens with positions of their own */
@@ -1069,6 +1105,9 @@ static const op_case cases[] = {
     { "rmsnorm 1x1", rmsnorm, { 1, 1, 0 } },
     { "rmsnorm 3x17", rmsnorm, { 3, 17, 1 } },
     { "rmsnorm 130x768", rmsnorm, { 130, 768, 1 } },
+    { "rmsnorm of some columns 1x1", rmsnorm_part, { 1, 1, 3, 0 } },
+    { "rmsnorm of some columns 3x17", rmsnorm_part, { 3, 17, 34, 1 } },
+    { "rmsnorm of some columns 130x768", rmsnorm_part, { 130, 768, 1536, 1 } },
     { "swiglu 1x1", glu, { 1, 1, TX_GLU_SILU } },
     { "swiglu 17x65", glu, { 17, 65, TX_GLU_SILU } },
     { "swiglu 130x340", glu, { 130, 340, TX_GLU_SILU } },
@@ -1083,6 +1122,10 @@ static const op_case cases[] = {
     { "rope 1x1", rope, { 1, 1, 1, 1, 2, 2, 0 } },
     { "rope 17x2 in part", rope, { 17, 2, 3, 2, 20, 6, 5 } },
     { "rope 130x2", rope, { 130, 2, 2, 3, 64, 64, 4000 } },
+    { "rope 1x1 of neighbours", rope_scaled, { 1, 1, 1, 1, 2, 2, 1, 1 } },
+    { "rope 17x2 in part, scaled", rope_scaled, { 17, 2, 3, 2, 20, 6, 5, 0 } },
+    { "rope 17x2 of neighbours in part", rope_scaled, { 17, 2, 3, 2, 20, 6, 5, 1 } },
+    { "rope 130x2 of neighbours", rope_scaled, { 130, 2, 2, 3, 64, 64, 4000, 1 } },
     { "rope 33x3 with positions", rope_positions, { 33, 3, 2, 2, 16 } },
     { "tokens 1 of 1", tokens, { 1, 1, 1, 1, 0, 1 } },
     { "tokens 3 of 17", tokens, { 17, 3, 2, 5, 0, 17 } },

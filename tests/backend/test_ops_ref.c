@@ -125,6 +125,42 @@ static void test_rmsnorm(void **state)
     pool_free();
 }
 
+/* Two halves of rows, with sums over both: as the whole. */
+static void test_rmsnorm_of_columns(void **state)
+{
+    (void)state;
+    const tx_dtype t = TX_F64;
+    tx_tensor x = RAND(t, 3, 8), dy = RAND(t, 3, 8), gamma = RAND(t, 8), y = ZEROS(t, 3, 8), dx = ZEROS(t, 3, 8);
+    tx_tensor rs = ZEROS(t, 3), dgamma = ZEROS(t, 8), squares = ZEROS(t, 3), dots = ZEROS(t, 3);
+    RUN(&ctx, rmsnorm_fwd, .y = y, .rs = rs, .x = x, .gamma = gamma, .eps = 1e-5);
+    RUN(&ctx, rmsnorm_bwd, .dx = dx, .dgamma = dgamma, .dy = dy, .x = x, .gamma = gamma, .rs = rs);
+    RUN(&ctx, row_dots, .y = squares, .a = x, .b = x);
+    RUN(&ctx, row_dots, .y = dots, .a = dy, .b = x, .gamma = gamma);
+    for (int half = 0; half < 2; half++) {
+        tx_tensor part[5] = { ZEROS(t, 3, 4), ZEROS(t, 3, 4), ZEROS(t, 3, 4), ZEROS(t, 3, 4), ZEROS(t, 3) };
+        tx_tensor gamma_part = tx_slice1(gamma, 4 * half, 4), dgamma_part = ZEROS(t, 4);
+        for (int64_t i = 0; i < 12; i++) {
+            int64_t from = i / 4 * 8 + 4 * half + i % 4;
+            tx__ref_store(part[0], i, tx__ref_load(x, from));
+            tx__ref_store(part[1], i, tx__ref_load(dy, from));
+        }
+        RUN(&ctx, rmsnorm_fwd, .y = part[2], .rs = part[4], .x = part[0], .gamma = gamma_part, .eps = 1e-5,
+            .squares = squares, .columns = 8);
+        RUN(&ctx, rmsnorm_bwd, .dx = part[3], .dgamma = dgamma_part, .dy = part[1], .x = part[0], .gamma = gamma_part,
+            .rs = part[4], .dots = dots, .columns = 8);
+        for (int64_t i = 0; i < 12; i++) {
+            int64_t from = i / 4 * 8 + 4 * half + i % 4;
+            ASSERT_NEAR(tx__ref_load(part[2], i), tx__ref_load(y, from), 1e-13, "y");
+            ASSERT_NEAR(tx__ref_load(part[3], i), tx__ref_load(dx, from), 1e-13, "dx");
+        }
+        for (int64_t i = 0; i < 4; i++)
+            ASSERT_NEAR(tx__ref_load(dgamma_part, i), tx__ref_load(dgamma, 4 * half + i), 1e-13, "dgamma");
+    }
+    tx_rmsnorm_fwd_args bad = { .y = y, .rs = rs, .x = x, .gamma = gamma, .squares = squares, .columns = 7 };
+    ASSERT_FAILS(tx_op_rmsnorm_fwd(&ctx, &bad), TX_ERR_SHAPE, "squares as rs, with columns of at least h");
+    pool_free();
+}
+
 /* ---- activations ---- */
 
 typedef struct activation_case {
@@ -246,6 +282,20 @@ static void test_rope(void **state)
         bad.n_rot = (const int64_t[]){ 3, 8, 0 }[i];
         ASSERT_FAILS(tx_op_rope(&ctx, &bad), TX_ERR_SHAPE, "not an even number in 2..6");
     }
+    tx_rope_args other = rope_args; /* neighbours, of given frequencies, 6 tokens where 5 were the most */
+    const double frequency[] = { 0.7, 0.2 };
+    tx_tensor z = ZEROS(t, 3, 2, 2, 1, 6);
+    memcpy(z.data, k.x.data, 72 * sizeof(double));
+    other.x = z, other.frequency = frequency, other.scale = 2, other.interleaved = true;
+    other.grows_by = 3, other.grows_from = 5;
+    ASSERT_OK(tx_op_rope(&ctx, &other));
+    y = (double *)z.data + 11 * 6;
+    ASSERT_NEAR(y[0], 2 * (x[0] * cos(5 * 0.7) - x[1] * sin(5 * 0.7)), 1e-14, "rope");
+    double angle = 5 * 0.2 / (3 * 6.0 / 5 - 2);
+    ASSERT_NEAR(y[3], 2 * (x[3] * cos(angle) + x[2] * sin(angle)), 1e-14, "rope");
+    assert_true(y[4] == x[4] && y[5] == x[5]);
+    other.grows_from = 0;
+    ASSERT_FAILS(tx_op_rope(&ctx, &other), TX_ERR_ARG, "frequencies grow from a length of at least 1");
     pool_free();
 }
 
@@ -753,6 +803,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layernorm),
         cmocka_unit_test(test_rmsnorm),
+        cmocka_unit_test(test_rmsnorm_of_columns),
         cmocka_unit_test(test_activation),
         cmocka_unit_test(test_glu),
         cmocka_unit_test(test_rope),

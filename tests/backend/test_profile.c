@@ -123,6 +123,10 @@ static void costs_of_norms(void)
     COSTS(rmsnorm_fwd, MEMORY, 0, 4 * (48 + 4 + 6), .y = x, .rs = r, .x = x, .gamma = h);
     COSTS(rmsnorm_bwd, MEMORY, 0, 4 * (72 + 4 + 6 + 8), .dx = x, .dgamma = h, .dy = x, .x = x, .dres = none, .gamma = h,
           .rs = r);
+    COSTS(rmsnorm_fwd, MEMORY, 0, 4 * (48 + 4 + 12), .y = x, .rs = r, .x = x, .gamma = h, .squares = r, .columns = 8);
+    COSTS(rmsnorm_bwd, MEMORY, 0, 4 * (72 + 4 + 12 + 8), .dx = x, .dgamma = h, .dy = x, .x = x, .gamma = h, .rs = r,
+          .dots = r, .columns = 8);
+    COSTS(row_dots, MEMORY, 0, 4 * (48 + 4 + 6), .y = r, .a = x, .b = x, .gamma = h);
 }
 
 static void costs_of_elements(void)

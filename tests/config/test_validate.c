@@ -4,13 +4,14 @@
 
 #include "config/config.h"
 
-#define SHAPE "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --max-position-embeddings 64 "
-#define SIZES "--micro-batch-size 2 --seq-length 64 --lr 1e-3 --data-path d --vocab-file v --merge-file m "
-#define GOOD  SHAPE SIZES "--train-iters 10 "
-#define APART SHAPE "--micro-batch-size 2 --seq-length 64 --lr 1 --vocab-file v --merge-file m --train-iters 3 "
-#define TALKS SHAPE "--micro-batch-size 2 --seq-length 64 --lr 1e-3 --finetune-data d --vocab-file v --merge-file m "
-#define BERT  SHAPE "--micro-batch-size 2 --seq-length 64 --lr 1e-3 --data-path d --vocab-file v --train-iters 10 "
-#define SHOW  "--data-path d --seq-length 64 --micro-batch-size 2 --train-iters 3 "
+#define SHAPE  "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --max-position-embeddings 64 "
+#define SIZES  "--micro-batch-size 2 --seq-length 64 --lr 1e-3 --data-path d --vocab-file v --merge-file m "
+#define ROTARY "--use-rotary-position-embeddings "
+#define GOOD   SHAPE SIZES "--train-iters 10 "
+#define APART  SHAPE "--micro-batch-size 2 --seq-length 64 --lr 1 --vocab-file v --merge-file m --train-iters 3 "
+#define TALKS  SHAPE "--micro-batch-size 2 --seq-length 64 --lr 1e-3 --finetune-data d --vocab-file v --merge-file m "
+#define BERT   SHAPE "--micro-batch-size 2 --seq-length 64 --lr 1e-3 --data-path d --vocab-file v --train-iters 10 "
+#define SHOW   "--data-path d --seq-length 64 --micro-batch-size 2 --train-iters 3 "
 
 static const struct broken {
     const char *command, *flags, *text;
@@ -50,7 +51,38 @@ static const struct broken {
       "two" },
     { "pretrain-gpt", GOOD "--position-embedding-type sinus",
       "--position-embedding-type sinus is unknown; allowed: one of absolute, learned_absolute, alibi, rotary, rope, "
-      "none" },
+      "yarn, none" },
+    { "pretrain-gpt", GOOD "--rotary-interleaved", "--rotary-interleaved needs --use-rotary-position-embeddings" },
+    { "pretrain-gpt", GOOD "--no-rope-freq 4", "--no-rope-freq needs --use-rotary-position-embeddings" },
+    { "pretrain-gpt", GOOD ROTARY "--window-rotary-base 1e4", "--window-rotary-base needs --window-size" },
+    { "pretrain-gpt", GOOD ROTARY "--use-rope-scaling --rope-scaling-type linear --rope-scaling-factor 2",
+      "--use-rope-scaling is --rope-scaling-type llama3, but linear is given: give one of the two" },
+    { "pretrain-gpt", GOOD ROTARY "--rotary-seq-len-interpolation-factor 2 --use-rope-scaling",
+      "--rotary-seq-len-interpolation-factor is --rope-scaling-type linear, but llama3 is given: give one of the two" },
+    { "pretrain-gpt", GOOD ROTARY "--rotary-seq-len-interpolation-factor 2 --rope-scaling-factor 4",
+      "--rotary-seq-len-interpolation-factor 2, but --rope-scaling-factor 4: two names of one number, give one of "
+      "them" },
+    { "pretrain-gpt", GOOD ROTARY "--rope-scaling-factor 4",
+      "--rope-scaling-factor needs --rope-scaling-type linear, dynamic, yarn or llama3" },
+    { "pretrain-gpt", GOOD ROTARY "--rope-scaling-type linear --rope-scaling-factor 2 --rope-original-positions 8",
+      "--rope-original-positions needs --rope-scaling-type dynamic, yarn or llama3" },
+    { "pretrain-gpt", GOOD ROTARY "--use-rope-scaling --yarn-beta-fast 8",
+      "--yarn-beta-fast needs --rope-scaling-type yarn" },
+    { "pretrain-gpt", GOOD ROTARY "--rope-scaling-type dynamic",
+      "--rope-scaling-type dynamic needs --rope-scaling-factor" },
+    { "pretrain-gpt", GOOD ROTARY "--use-rope-scaling --rope-low-freq-factor 4",
+      "--rope-low-freq-factor 4 must be less than --rope-high-freq-factor 4" },
+    { "pretrain-gpt", GOOD "--position-embedding-type yarn --rotary-scaling-factor 4 --yarn-beta-slow 33",
+      "--yarn-beta-slow 33 must be at most --yarn-beta-fast 32" },
+    { "pretrain-gpt", GOOD ROTARY "--rope-scaling-type yarn --rope-scaling-factor 4 --rope-base 1",
+      "--rope-scaling-type yarn needs a --rotary-position-embeddings-theta above 1, not 1" },
+    { "pretrain-gpt", GOOD ROTARY "--no-rope-freq 0.5",
+      "--no-rope-freq 0.5 is neither a whole number of at least 1 nor a list of 0 and 1 such as ([0]*3+[1])*4" },
+    { "pretrain-gpt", GOOD ROTARY "--no-rope-freq [0,1]*3",
+      "--no-rope-freq [0,1]*3 is a list of 6 layers, and --num-layers is 2" },
+    { "pretrain-gpt", GOOD "--normalization rmsnorm --qk-layernorm --qk-layernorm-whole",
+      "--qk-layernorm normalises each head, --qk-layernorm-whole all at once: give one of the two" },
+    { "pretrain-gpt", GOOD "--qk-layernorm-whole", "--qk-layernorm-whole needs --normalization rmsnorm" },
     { "pretrain-bert", BERT "--z-loss-weight 1e-4",
       "--model-type BERT: --z-loss-weight is of a GPT's output layer, leave it out" },
     { "pretrain-gpt", GOOD "--kd", "--kd needs --load-teacher, the model that teaches" },
@@ -472,6 +504,8 @@ static void what_the_rules_allow(void **state)
         GOOD "--num-key-value-heads 2 --group-query-attention --num-query-groups 2",
         GOOD "--num-attention-heads 5 --kv-channels 16",
         GOOD "--use-rotary-position-embeddings --rotary-percent 0.25 --swiglu --normalization rmsnorm",
+        GOOD ROTARY "--rotary-interleaved --no-rope-freq [0,1] --use-rope-scaling --rope-scaling-factor 32",
+        GOOD "--position-embedding-type yarn --rotary-scaling-factor 4 --mscale 0.7 --mscale-all-dim 1",
         GOOD "--weight-decay-incr-style cosine --start-weight-decay 0 --end-weight-decay 0.1",
         GOOD "--recompute-activations --recompute-granularity selective --recompute-num-layers 1",
         GOOD

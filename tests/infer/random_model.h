@@ -18,6 +18,12 @@
     MODEL_SIZES "--normalization rmsnorm --swiglu --ffn-hidden-size 48 --disable-bias-linear " \
                 "--use-rotary-position-embeddings --untie-embeddings-and-output-weights "      \
                 "--no-position-embedding --num-key-value-heads 2 --kv-channels 12 "
+#define LIKE_OLMO                                                                              \
+    MODEL_SIZES "--normalization rmsnorm --swiglu --ffn-hidden-size 48 --disable-bias-linear " \
+                "--use-rotary-position-embeddings --untie-embeddings-and-output-weights "      \
+                "--num-key-value-heads 2 --qk-layernorm-whole --rope-scaling-type yarn "       \
+                "--rope-scaling-factor 4 --rope-original-positions 64 --rotary-interleaved "   \
+                "--no-rope-freq 4 "
 #define LIKE_BLOOM                                                                            \
     MODEL_SIZES "--position-embedding-type alibi --embed-layernorm --num-attention-heads 12 " \
                 "--kv-channels 8 --num-key-value-heads 4 "

@@ -229,6 +229,12 @@ static const char *const models[] = {
         "--disable-bias-linear --num-key-value-heads 1" NO_DROPOUT,
     GPT "--disable-bias-linear --add-qkv-bias --qk-layernorm --use-rotary-position-embeddings --num-key-value-heads "
         "1" DROPOUT,
+    GPT "--normalization rmsnorm --qk-layernorm-whole --use-rotary-position-embeddings --rotary-interleaved "
+        "--no-rope-freq 2 --num-attention-heads 4 --num-key-value-heads 2" DROPOUT,
+    GPT "--position-embedding-type yarn --rope-scaling-factor 3 --rope-original-positions 4 --rotary-percent "
+        "0.5" DROPOUT,
+    GPT "--use-rotary-position-embeddings --rope-scaling-type dynamic --rope-scaling-factor 2 "
+        "--rope-original-positions 4" NO_DROPOUT,
     GPT "--embed-layernorm --apply-residual-connection-post-layernorm" DROPOUT,
     GPT "--position-embedding-type alibi --num-key-value-heads 1 --embed-layernorm" DROPOUT,
     GPT "--window-size 3 --window-attn-skip-freq 2 --attention-logit-softcap 2 --softmax-type learnable "

@@ -357,9 +357,10 @@ static void add_attention(rig *r, tx_attention *w, bool bias)
     if (!(w->scale > 0)) w->scale = 1.0 / sqrt((double)D);
     add_linear(r, "query_key_value.weight", "query_key_value.bias", &w->qkv, (HEADS + 2 * w->n_groups) * D, H, bias);
     add_linear(r, "dense.weight", "dense.bias", &w->proj, H, HEADS * D, bias);
-    if (w->qk_norm) {
-        add_norm_of(r, &w->q_norm, w->q_norm.kind, false, D);
-        add_norm_of(r, &w->k_norm, w->k_norm.kind, false, D);
+    if (w->qk_norm || w->qk_norm_whole) {
+        add_norm_of(r, &w->q_norm, w->q_norm.kind, false, w->qk_norm_whole ? HEADS * D : D);
+        add_norm_of(r, &w->k_norm, w->k_norm.kind, false, w->qk_norm_whole ? w->n_groups * D : D);
+        w->q_norm.of_ranks = w->k_norm.of_ranks = w->qk_norm_whole;
     }
     if (r->with_sinks) add(r, "sink", &w->sink, 0, HEADS, 0, 0);
     w->proj.summed = true;
@@ -402,6 +403,34 @@ static void attention_qk_rmsnorm_rotary(rig *r)
                                    .q_norm.kind = TX_RMSNORM,
                                    .k_norm.kind = TX_RMSNORM },
                    false);
+}
+
+static void attention_qk_whole(rig *r)
+{
+    make_attention(r,
+                   (tx_attention){ .n_groups = 2,
+                                   .causal = true,
+                                   .n_rot = D,
+                                   .rope_interleaved = true,
+                                   .qk_norm_whole = true,
+                                   .q_norm.kind = TX_RMSNORM,
+                                   .k_norm.kind = TX_RMSNORM },
+                   false);
+}
+
+/* Longer than the text that its positions were made for, and with what YaRN multiplies. */
+static void attention_rotary_scaled(rig *r)
+{
+    static const double frequency[D / 2] = { 1.5, 0.3 };
+    make_attention(r,
+                   (tx_attention){ .n_groups = 2,
+                                   .causal = true,
+                                   .n_rot = D,
+                                   .rope_frequency = frequency,
+                                   .rope_scale = 1.2,
+                                   .rope_grows_by = 2,
+                                   .rope_grows_from = 3 },
+                   true);
 }
 
 static void attention_qk_layernorm(rig *r)
@@ -564,6 +593,8 @@ static const layer_case cases[] = {
     CASE(attention_window_capped),
     CASE(attention_sinks),
     CASE(attention_off_by_one),
+    CASE(attention_qk_whole),
+    CASE(attention_rotary_scaled),
     CASE(attention_padded),
     CASE(attention_documents),
     CASE(block_gpt),

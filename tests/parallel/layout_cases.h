@@ -98,6 +98,12 @@ static const axis_choice model_choices[] = {
     { "gqa", "--num-attention-heads 8 --group-query-attention --num-query-groups 4 --swiglu" },
     { "qk-norm", "--num-attention-heads 8 --num-key-value-heads 4 --qk-layernorm --add-qkv-bias --disable-bias-linear "
                  "--normalization rmsnorm --use-rotary-position-embeddings --swiglu" },
+    { "whole-norm", "--num-attention-heads 8 --num-key-value-heads 4 --qk-layernorm-whole --normalization rmsnorm "
+                    "--disable-bias-linear --use-rotary-position-embeddings --rope-scaling-type yarn "
+                    "--rope-scaling-factor 4 --rope-original-positions 8 --no-rope-freq 2" },
+    { "neighbours",
+      "--num-attention-heads 4 --use-rotary-position-embeddings --rotary-interleaved --rotary-percent 0.5 "
+      "--rope-scaling-type dynamic --rope-scaling-factor 2 --rope-original-positions 8" },
     { "embed-norm", "--num-attention-heads 4 --embed-layernorm" },
     { "alibi", "--num-attention-heads 12 --kv-channels 4 --num-key-value-heads 4 --position-embedding-type alibi "
                "--reset-attention-mask" },

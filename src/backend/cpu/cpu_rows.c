@@ -116,7 +116,9 @@ tx_status tx__cpu_rmsnorm_fwd(tx_ctx *c, const tx_rmsnorm_fwd_args *a, void *scr
                                      .gamma = gamma,
                                      .x = tx__cpu_at(a->x, r.lo * h),
                                      .y = tx__cpu_at(a->y, r.lo * h),
-                                     .rs = tx__cpu_at(a->rs, r.lo) };
+                                     .rs = tx__cpu_at(a->rs, r.lo),
+                                     .whole = tx__cpu_at(a->squares, r.lo),
+                                     .columns = a->columns };
         tx__cpu_k(c)->rmsnorm_fwd(&part, r.hi - r.lo);
     }
     return TX_OK;
@@ -149,11 +151,39 @@ tx_status tx__cpu_rmsnorm_bwd(tx_ctx *c, const tx_rmsnorm_bwd_args *a, void *scr
                                      .dx = tx__cpu_at(a->dx, r.lo * h),
                                      .dy = tx__cpu_at(a->dy, r.lo * h),
                                      .dres = tx__cpu_at(a->dres, r.lo * h),
-                                     .dgamma = partial + t * ld };
+                                     .dgamma = partial + t * ld,
+                                     .whole = tx__cpu_at(a->dots, r.lo),
+                                     .columns = a->columns };
         k->fill(part.dgamma, ld, 0.0f);
         k->rmsnorm_bwd(&part, r.hi - r.lo);
     }
     k->col_sum(a->dgamma.data, partial, TX_F32, parts, h, ld); /* in the order of the parts */
+    return TX_OK;
+}
+
+size_t tx__cpu_row_dots_scratch(const tx_ctx *c, const tx_row_dots_args *a)
+{
+    (void)c;
+    return (size_t)tx__lanes(a->a.dim[1]) * sizeof(float);
+}
+
+tx_status tx__cpu_row_dots(tx_ctx *c, const tx_row_dots_args *a, void *scratch)
+{
+    TX_TRY(tx__cpu_need_float("row_dots", a->a));
+    int64_t rows = a->a.dim[0], h = a->a.dim[1];
+    const float *gamma = a->gamma.data ? tx__cpu_get(c, a->gamma, 0, h, scratch) : NULL;
+    int parts = tx__cpu_parts(c, rows, h);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range r = tx__cpu_part(rows, 1, parts, t);
+        const tx__dot_rows part = { .t = a->a.dtype,
+                                    .h = h,
+                                    .a = tx__cpu_at(a->a, r.lo * h),
+                                    .b = tx__cpu_at(a->b, r.lo * h),
+                                    .gamma = gamma,
+                                    .y = tx__cpu_at(a->y, r.lo) };
+        tx__cpu_k(c)->row_dots(&part, r.hi - r.lo);
+    }
     return TX_OK;
 }
 
@@ -218,22 +248,27 @@ tx_status tx__cpu_rope(tx_ctx *c, const tx_rope_args *a, void *scratch)
             half = a->n_rot / 2; /* b: with places of their own */
     int64_t each = tx_numel(a->x) / s / b / a->x.dim[4], ld = tx__lanes(half);
     int parts = rope_parts(c, a);
+    const tx__cpu_kernels *k = tx__cpu_k(c);
+    void (*turn)(float *, const float *, const float *, int64_t) = a->interleaved ? k->rope_pairs : k->rope;
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(s, 1, parts, t);
         double *frequency = (double *)scratch + t * 3 * ld;
         float *cosine = (float *)(frequency + ld), *sine = cosine + ld, *room = sine + ld;
-        for (int64_t j = 0; j < half; j++) frequency[j] = pow(a->theta, -(double)j / (double)half);
+        double for_length = 0, scale = a->scale > 0 ? a->scale : 1;
         for (int64_t i = r.lo * b; i < r.hi * b; i++) {
             int64_t first = a->past.n.data ? ((const int32_t *)a->past.n.data)[i % b] : a->first;
+            double longer = tx_rope_longer(a, first + s);
+            for (int64_t j = 0; j < half && longer != for_length; j++) frequency[j] = tx_rope_frequency(a, j, longer);
+            for_length = longer;
             for (int64_t j = 0; j < half; j++) {
                 double angle = (double)(own ? own[i] : first + i / b) * frequency[j];
-                cosine[j] = (float)cos(angle);
-                sine[j] = (float)(a->inverse ? -sin(angle) : sin(angle));
+                cosine[j] = (float)(scale * cos(angle));
+                sine[j] = (float)(scale * (a->inverse ? -sin(angle) : sin(angle)));
             }
             for (int64_t n = i * each; n < (i + 1) * each; n++) {
                 int64_t at = tx_row_offset(a->x, n);
-                tx__cpu_k(c)->rope(tx__cpu_get(c, a->x, at, 2 * half, room), cosine, sine, half);
+                turn(tx__cpu_get(c, a->x, at, 2 * half, room), cosine, sine, half);
                 tx__cpu_put(c, a->x, at, 2 * half, room);
             }
         }

@@ -55,7 +55,14 @@ template <class Y, class X> struct forward {
     const Y *gamma, *beta;
     float eps;
     int64_t rows, h;
+    const float *squares; /* of whole rows of so many columns; NULL: they are these */
+    float columns;
 };
+
+template <class Y, class X> __device__ float inverse_root(const forward<Y, X> &a, int64_t row, float sum)
+{
+    return 1 / sqrtf((a.squares ? a.squares[row] / a.columns : sum / (float)a.h) + a.eps);
+}
 
 template <class Y, class X> __global__ void norm_fwd_own_kernel(forward<Y, X> a)
 {
@@ -71,7 +78,7 @@ template <class Y, class X> __global__ void norm_fwd_own_kernel(forward<Y, X> a)
             v[k] -= mean;
             sum += v[k] * v[k];
         }
-        float r = 1 / sqrtf(block_sum(sum) / (float)h + a.eps);
+        float r = inverse_root(a, row, block_sum(sum));
         if (threadIdx.x == 0) {
             if (a.mu) a.mu[row] = mean;
             a.rs[row] = r;
@@ -105,7 +112,7 @@ template <int N, class Y, class X> __global__ void norm_fwd_warp_kernel(forward<
                 v[p][k] -= mean;
                 sum += v[p][k] * v[p][k];
             }
-        float r = 1 / sqrtf(warp_sum(sum) / (float)h + a.eps);
+        float r = inverse_root(a, row, warp_sum(sum));
         if (lane == 0) {
             if (a.mu) a.mu[row] = mean;
             a.rs[row] = r;
@@ -136,7 +143,7 @@ template <class Y, class X> __global__ void norm_fwd_kernel(forward<Y, X> a)
             float d = f32(from[j]) - mean;
             sum += d * d;
         }
-        float r = 1 / sqrtf(block_sum(sum) / (float)a.h + a.eps);
+        float r = inverse_root(a, row, block_sum(sum));
         if (threadIdx.x == 0) {
             if (a.mu) a.mu[row] = mean;
             a.rs[row] = r;
@@ -146,7 +153,13 @@ template <class Y, class X> __global__ void norm_fwd_kernel(forward<Y, X> a)
     }
 }
 
-template <class Y, class X> static void norm_fwd(const tx_ctx *c, const tx_layernorm_fwd_args *t)
+/* Sums of whole rows, of which a call has some columns. */
+struct whole_rows {
+    const float *sums; /* [rows]; NULL: its rows are whole */
+    int64_t columns;
+};
+
+template <class Y, class X> static void norm_fwd(const tx_ctx *c, const tx_layernorm_fwd_args *t, whole_rows whole)
 {
     const tx_tensor all[] = { t->y, t->x, t->gamma, t->beta };
     const forward<Y, X> a = { (Y *)t->y.data,
@@ -157,7 +170,9 @@ template <class Y, class X> static void norm_fwd(const tx_ctx *c, const tx_layer
                               (const Y *)t->beta.data,
                               (float)t->eps,
                               t->x.dim[0],
-                              t->x.dim[1] };
+                              t->x.dim[1],
+                              whole.sums,
+                              (float)whole.columns };
     int64_t most = (int64_t)tx__gpu_of(c)->n_sm * 32;
     unsigned blocks = (unsigned)(a.rows < most ? a.rows : most);
     int packs = packs_of(c, a.h);
@@ -175,7 +190,7 @@ TX_GPU_ROW tx_status tx__gpu_layernorm_fwd(tx_ctx *c, const tx_layernorm_fwd_arg
 {
     (void)scratch;
     TX_TRY(tx__gpu_need_float("layernorm_fwd", a->x));
-    GPU_FLOAT(a->y.dtype, Y, GPU_FLOAT(a->x.dtype, X, norm_fwd<Y, X>(c, a)));
+    GPU_FLOAT(a->y.dtype, Y, GPU_FLOAT(a->x.dtype, X, norm_fwd<Y, X>(c, a, whole_rows{ NULL, 0 })));
     return tx__gpu_launched(c, "layernorm_fwd");
 }
 
@@ -187,7 +202,8 @@ TX_GPU_ROW tx_status tx__gpu_rmsnorm_fwd(tx_ctx *c, const tx_rmsnorm_fwd_args *a
     memset(&t, 0, sizeof t);
     t.y = a->y, t.rs = a->rs, t.x = a->x, t.gamma = a->gamma, t.eps = a->eps;
     TX_TRY(tx__gpu_need_float("rmsnorm_fwd", a->x));
-    GPU_FLOAT(a->y.dtype, Y, GPU_FLOAT(a->x.dtype, X, norm_fwd<Y, X>(c, &t)));
+    const whole_rows whole = { (const float *)a->squares.data, a->columns };
+    GPU_FLOAT(a->y.dtype, Y, GPU_FLOAT(a->x.dtype, X, norm_fwd<Y, X>(c, &t, whole)));
     return tx__gpu_launched(c, "rmsnorm_fwd");
 }
 
@@ -202,7 +218,15 @@ template <class T, class X> struct backward {
     const T *gamma;
     const float *mu, *rs;
     int64_t rows, h, parts;
+    const float *dots; /* of whole rows of so many columns; NULL: they are these */
+    float columns;
 };
+
+/* sum: Σ g xhat of these columns */
+template <class T, class X> __device__ float mean_of(const backward<T, X> &a, int64_t row, float rs, float sum)
+{
+    return a.dots ? rs * a.dots[row] / a.columns : sum / (float)a.h;
+}
 
 /* A thread's values of a row as they are in memory: two bf16 or fp16 take one register. */
 template <class T> struct row_words {
@@ -273,7 +297,7 @@ template <class T, class X> __global__ void GPU_BLOCK_MOST(1024) norm_bwd_own_ke
         }
         block_sum2(&sum_g, &sum_gx);
         if (!in) continue;
-        float mean_g = a.mu ? sum_g / (float)h : 0, mean_gx = sum_gx / (float)h;
+        float mean_g = a.mu ? sum_g / (float)h : 0, mean_gx = mean_of(a, row, now.rs, sum_gx);
         for (int k = 0; k < OWN; k++) d[k] = now.rs * (d[k] - mean_g - v[k] * mean_gx);
         if (!ahead && a.dres) read_words(&dres, a.dres + row * h + j);
         for (int k = 0; k < OWN && a.dres; k++) d[k] += value_of(dres, k);
@@ -296,7 +320,7 @@ template <class T, class X> __global__ void norm_bwd_kernel(backward<T, X> a)
             sum_gx += g * ((f32(a.x[row * a.h + j]) - mean) * r);
         }
         block_sum2(&sum_g, &sum_gx);
-        float mean_g = a.mu ? sum_g / (float)a.h : 0, mean_gx = sum_gx / (float)a.h;
+        float mean_g = a.mu ? sum_g / (float)a.h : 0, mean_gx = mean_of(a, row, r, sum_gx);
         for (int64_t j = threadIdx.x; j < a.h; j += blockDim.x) {
             float g = f32(a.dy[row * a.h + j]) * f32(a.gamma[j]), xhat = (f32(a.x[row * a.h + j]) - mean) * r;
             float more = a.dres ? f32(a.dres[row * a.h + j]) : 0;
@@ -319,7 +343,8 @@ template <class T, class X> __global__ void norm_params_kernel(backward<T, X> a)
     if (a.mu) a.part[(a.parts + (int64_t)blockIdx.y) * a.h + j] = dbeta;
 }
 
-template <class T, class X> static void norm_bwd(const tx_ctx *c, const tx_layernorm_bwd_args *t, float *part)
+template <class T, class X>
+static void norm_bwd(const tx_ctx *c, const tx_layernorm_bwd_args *t, float *part, whole_rows whole)
 {
     const tx_tensor all[] = { t->dx, t->dy, t->x, t->dres, t->gamma };
     const int64_t rows = t->x.dim[0], h = t->x.dim[1], parts = parts_of(rows);
@@ -333,7 +358,9 @@ template <class T, class X> static void norm_bwd(const tx_ctx *c, const tx_layer
                                (const float *)t->rs.data,
                                rows,
                                h,
-                               parts };
+                               parts,
+                               whole.sums,
+                               (float)whole.columns };
     gpuStream_t s = tx__gpu_compute(c);
     if (owned(h, all, 5)) {
         GPU_LAUNCH(s, (unsigned)parts, tx__gpu_threads(h / OWN), 0, (norm_bwd_own_kernel<T, X>), a);
@@ -355,7 +382,7 @@ TX_GPU_ROW size_t tx__gpu_layernorm_bwd_scratch(const tx_ctx *c, const tx_layern
 TX_GPU_ROW tx_status tx__gpu_layernorm_bwd(tx_ctx *c, const tx_layernorm_bwd_args *a, void *scratch)
 {
     TX_TRY(tx__gpu_need_float("layernorm_bwd", a->x));
-    GPU_FLOAT(a->dy.dtype, T, GPU_FLOAT(a->x.dtype, X, norm_bwd<T, X>(c, a, (float *)scratch)));
+    GPU_FLOAT(a->dy.dtype, T, GPU_FLOAT(a->x.dtype, X, norm_bwd<T, X>(c, a, (float *)scratch, whole_rows{ NULL, 0 })));
     return tx__gpu_launched(c, "layernorm_bwd");
 }
 
@@ -372,6 +399,34 @@ TX_GPU_ROW tx_status tx__gpu_rmsnorm_bwd(tx_ctx *c, const tx_rmsnorm_bwd_args *a
     memset(&t, 0, sizeof t);
     t.dx = a->dx, t.dgamma = a->dgamma, t.dy = a->dy, t.x = a->x, t.dres = a->dres, t.gamma = a->gamma, t.rs = a->rs;
     TX_TRY(tx__gpu_need_float("rmsnorm_bwd", a->x));
-    GPU_FLOAT(a->dy.dtype, T, GPU_FLOAT(a->x.dtype, X, norm_bwd<T, X>(c, &t, (float *)scratch)));
+    const whole_rows whole = { (const float *)a->dots.data, a->columns };
+    GPU_FLOAT(a->dy.dtype, T, GPU_FLOAT(a->x.dtype, X, norm_bwd<T, X>(c, &t, (float *)scratch, whole)));
     return tx__gpu_launched(c, "rmsnorm_bwd");
+}
+
+/* ---- row_dots ---- */
+
+template <class T>
+__global__ void row_dots_kernel(float *y, const T *a, const T *b, const T *gamma, int64_t rows, int64_t h)
+{
+    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        float sum = 0;
+        for (int64_t j = threadIdx.x; j < h; j += blockDim.x)
+            sum += f32(a[row * h + j]) * f32(b[row * h + j]) * (gamma ? f32(gamma[j]) : 1);
+        sum = block_sum(sum);
+        if (threadIdx.x == 0) y[row] = sum;
+    }
+}
+
+TX_GPU_ROW tx_status tx__gpu_row_dots(tx_ctx *c, const tx_row_dots_args *a, void *scratch)
+{
+    (void)scratch;
+    int64_t rows = a->a.dim[0], h = a->a.dim[1], most = (int64_t)tx__gpu_of(c)->n_sm * 32;
+    unsigned blocks = (unsigned)(rows < most ? rows : most);
+    TX_TRY(tx__gpu_need_float("row_dots", a->a));
+    GPU_FLOAT(a->a.dtype, T,
+              GPU_LAUNCH(tx__gpu_compute(c), blocks, tx__gpu_threads(h / 4 + 1), 0, row_dots_kernel<T>,
+                         (float *)a->y.data, (const T *)a->a.data, (const T *)a->b.data, (const T *)a->gamma.data, rows,
+                         h));
+    return tx__gpu_launched(c, "row_dots");
 }

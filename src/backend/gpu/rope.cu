@@ -3,10 +3,11 @@
 
 struct rope_numbers {
     int64_t dim[5], stride[5];
-    int64_t half, first;
-    double theta;
-    bool inverse;
+    int64_t half, first, grows_from;
+    double scale, grows_by;
+    bool inverse, interleaved;
     const int32_t *past, *position; /* or NULL */
+    double frequency[TX_MAX_ROT / 2];
 };
 
 /* A thread has a pair of one position, and turns it in all heads: sine and cosine of an angle in fp64 cost more than
@@ -18,15 +19,20 @@ template <class T> __global__ void rope_kernel(T *x, rope_numbers n)
         int64_t k = i % n.half, i_b = i / n.half % n.dim[1], i_s = i / n.half / n.dim[1];
         int64_t first = n.past ? n.past[i_b] : n.first;
         double at = (double)(n.position ? n.position[i_s * n.dim[1] + i_b] : first + i_s), sine, cosine;
-        double angle = at * pow(n.theta, -(double)k / (double)n.half);
+        double angle = at * n.frequency[k];
+        if (n.grows_by > 0 && n.half > 1 && first + n.dim[0] > n.grows_from) {
+            double longer = n.grows_by * (double)(first + n.dim[0]) / (double)n.grows_from - n.grows_by + 1;
+            angle *= pow(longer, -(double)k / (double)(n.half - 1));
+        }
         sincos(angle, &sine, &cosine);
-        float s = (float)(n.inverse ? -sine : sine), c = (float)cosine;
-        T *row = x + i_s * n.stride[0] + i_b * n.stride[1] + k;
+        float s = (float)(n.scale * (n.inverse ? -sine : sine)), c = (float)(n.scale * cosine);
+        int64_t apart = n.interleaved ? 1 : n.half;
+        T *row = x + i_s * n.stride[0] + i_b * n.stride[1] + (n.interleaved ? 2 * k : k);
         for (int64_t h = 0; h < heads; h++) {
             T *p = row + h / n.dim[3] * n.stride[2] + h % n.dim[3] * n.stride[3];
-            float u = f32(p[0]), v = f32(p[n.half]);
+            float u = f32(p[0]), v = f32(p[apart]);
             p[0] = to<T>(u * c - v * s);
-            p[n.half] = to<T>(v * c + u * s);
+            p[apart] = to<T>(v * c + u * s);
         }
     }
 }
@@ -39,8 +45,12 @@ TX_GPU_ROW tx_status tx__gpu_rope(tx_ctx *c, const tx_rope_args *a, void *scratc
     for (int i = 0; i < 5; i++) n.dim[i] = a->x.dim[i], n.stride[i] = a->x.stride[i];
     n.half = a->n_rot / 2;
     n.first = a->first;
-    n.theta = a->theta;
+    n.scale = a->scale > 0 ? a->scale : 1;
+    n.grows_by = a->grows_by;
+    n.grows_from = a->grows_from;
     n.inverse = a->inverse;
+    n.interleaved = a->interleaved;
+    for (int64_t i = 0; i < n.half; i++) n.frequency[i] = tx_rope_frequency(a, i, 1);
     n.past = (const int32_t *)a->past.n.data;
     n.position = (const int32_t *)a->position.data;
     int64_t pairs = n.dim[0] * n.dim[1] * n.half;

@@ -10,14 +10,16 @@ tx_status tx__ref_rope(tx_ctx *c, const tx_rope_args *a, void *scratch)
     for (int64_t row = 0; row < rows; row++) {
         int64_t at = tx_row_offset(a->x, row), i_b = row % each / (a->x.dim[2] * a->x.dim[3]);
         int64_t first = a->past.n.data ? ((const int32_t *)a->past.n.data)[i_b] : a->first;
+        double longer = tx_rope_longer(a, first + a->x.dim[0]);
         for (int64_t i = 0; i < half; i++) {
             int64_t position = a->position.data ? ((const int32_t *)a->position.data)[row / each * a->x.dim[1] + i_b]
                                                 : first + row / each;
-            double angle = (double)position * pow(a->theta, -(double)i / (double)half);
-            double cosine = cos(angle), sine = a->inverse ? -sin(angle) : sin(angle);
-            double x = tx__ref_load(a->x, at + i), y = tx__ref_load(a->x, at + half + i);
-            tx__ref_store(a->x, at + i, x * cosine - y * sine);
-            tx__ref_store(a->x, at + half + i, y * cosine + x * sine);
+            double angle = (double)position * tx_rope_frequency(a, i, longer), scale = a->scale > 0 ? a->scale : 1;
+            double cosine = scale * cos(angle), sine = scale * (a->inverse ? -sin(angle) : sin(angle));
+            int64_t at_x = at + (a->interleaved ? 2 * i : i), at_y = a->interleaved ? at_x + 1 : at + half + i;
+            double x = tx__ref_load(a->x, at_x), y = tx__ref_load(a->x, at_y);
+            tx__ref_store(a->x, at_x, x * cosine - y * sine);
+            tx__ref_store(a->x, at_y, y * cosine + x * sine);
         }
     }
     return TX_OK;

@@ -428,3 +428,13 @@ void tx__k(rope)(float *x, const float *cosine, const float *sine, int64_t half)
         x[half + i] = b * cosine[i] + a * sine[i];
     }
 }
+
+void tx__k(rope_pairs)(float *x, const float *cosine, const float *sine, int64_t half)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < half; i++) {
+        float a = x[2 * i], b = x[2 * i + 1];
+        x[2 * i] = a * cosine[i] - b * sine[i];
+        x[2 * i + 1] = b * cosine[i] + a * sine[i];
+    }
+}

@@ -25,8 +25,11 @@ TX__INLINE void norm_fwd_rows(int rows, bool centred, tx_dtype t, tx_dtype s, co
             if (centred) d = tx__first_n(d, h - j);
             square[i] += d * d;
         }
-    for (int i = 0; i < rows; i++)
-        a->rs[first + i] = scale[i] = (float)(1.0 / sqrt((double)tx__total(square[i]) / (double)h + a->eps));
+    for (int i = 0; i < rows; i++) {
+        double mean_square =
+            a->whole ? (double)a->whole[first + i] / (double)a->columns : (double)tx__total(square[i]) / (double)h;
+        a->rs[first + i] = scale[i] = (float)(1.0 / sqrt(mean_square + a->eps));
+    }
     for (int64_t j = 0; j < h; j += TX__VEC) {
         tx__vec gamma = tx__load_n(a->gamma, TX_F32, j, h - j), beta = { 0 };
         if (centred) beta = tx__load_n(a->beta, TX_F32, j, h - j);
@@ -65,7 +68,7 @@ TX__INLINE void norm_bwd_rows(int rows, bool centred, tx_dtype t, tx_dtype s, co
     }
     for (int i = 0; i < rows; i++) {
         mean_g[i] = centred ? tx__total(sum_g[i]) / (float)h : 0;
-        mean_gx[i] = tx__total(sum_gx[i]) / (float)h;
+        mean_gx[i] = a->whole ? scale[i] * a->whole[first + i] / (float)a->columns : tx__total(sum_gx[i]) / (float)h;
     }
     for (int64_t j = 0; j < h; j += TX__VEC) {
         tx__vec gamma = tx__load_n(a->gamma, TX_F32, j, h - j);
@@ -140,6 +143,30 @@ void tx__k(rmsnorm_fwd)(const tx__norm_rows *a, int64_t rows)
 void tx__k(rmsnorm_bwd)(const tx__norm_rows *a, int64_t rows)
 {
     norm_bwd_any(false, a, rows);
+}
+
+TX__INLINE void dots(tx_dtype t, const tx__dot_rows *a, int64_t rows)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        tx__vec sum = { 0 };
+        for (int64_t j = 0; j < a->h; j += TX__VEC) {
+            int64_t left = a->h - j, at = i * a->h + j;
+            tx__vec product = tx__load_n(a->a, t, at, left) * tx__load_n(a->b, t, at, left);
+            if (a->gamma) product *= tx__load_n(a->gamma, TX_F32, j, left);
+            sum += product;
+        }
+        a->y[i] = tx__total(sum);
+    }
+}
+
+void tx__k(row_dots)(const tx__dot_rows *a, int64_t rows)
+{
+    if (a->t == TX_F32)
+        dots(TX_F32, a, rows);
+    else if (a->t == TX_BF16)
+        dots(TX_BF16, a, rows);
+    else
+        dots(TX_F16, a, rows);
 }
 
 /* ---- cross-entropy ---- */

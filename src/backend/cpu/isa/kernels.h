@@ -99,7 +99,18 @@ typedef struct tx__norm_rows {
     const void *dy;            /* t */
     const void *dres;          /* s, NULL: none */
     float *dgamma, *dbeta;     /* [h] */
+    const float *whole;        /* [rows], of whole rows: Σ x², or in backward Σ dy gamma x; NULL: they are these */
+    int64_t columns;           /* of a whole row, with whole */
 } tx__norm_rows;
+
+/* Rows of h of which a dot is to be found; a and b are of type t. */
+typedef struct tx__dot_rows {
+    tx_dtype t;
+    int64_t h;
+    const void *a, *b;
+    const float *gamma; /* [h]; NULL: 1 */
+    float *y;           /* [rows] */
+} tx__dot_rows;
 
 /* One head of one sample. Tensors are of `dtype` - fp32, bf16 or fp16 -, lse is fp32 and so is what is computed in.
  * Rows of q, o, ... lie q_s, o_s, ... elements apart. Element e + query position × e_row + key of the dropout mask
