@@ -54,7 +54,7 @@ tx_status tx_norm_bwd(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_no
     size_t mark = tx_arena_mark(&c->scratch);
     tx_tensor dgamma, dbeta = { 0 };
     TX_TRY(gradient_of(c, &w->gamma, &dgamma));
-    if (w->kind == TX_LAYERNORM) TX_TRY(gradient_of(c, &w->beta, &dbeta));
+    if (w->beta.value.data) TX_TRY(gradient_of(c, &w->beta, &dbeta));
     if (w->kind == TX_RMSNORM)
         TX_RUN(c, rmsnorm_bwd, .dx = tx_as_rows(g.d), .dgamma = dgamma, .dy = tx_as_rows(g.dy), .x = tx_as_rows(x),
                .dres = dres, .gamma = factor_of(w, a), .rs = a->rs);
