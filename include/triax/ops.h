@@ -98,13 +98,13 @@ typedef struct tx_col_sum_args {
 } tx_col_sum_args;
 TX_API tx_status tx_op_col_sum(tx_ctx *c, const tx_col_sum_args *a);
 
-/* layernorm_fwd: y = (x - mu) rs gamma + beta, mu = mean(x), rs = 1/sqrt(var(x) + eps), var biased; per row.
- *  arXiv:1607.06450 */
+/* layernorm_fwd: y = (x - mu) rs gamma + beta, mu = mean(x), rs = 1/sqrt(var(x) + eps), var biased; per row. beta is
+ *  optional. arXiv:1607.06450 */
 typedef struct tx_layernorm_fwd_args {
     tx_tensor y;           /* [rows, h], out */
     tx_tensor mu, rs;      /* [rows], out, for backward; wide */
     tx_tensor x;           /* [rows, h]; stream */
-    tx_tensor gamma, beta; /* [h] */
+    tx_tensor gamma, beta; /* [h]; beta optional */
     double eps;
 } tx_layernorm_fwd_args;
 TX_API tx_status tx_op_layernorm_fwd(tx_ctx *c, const tx_layernorm_fwd_args *a);
@@ -114,7 +114,7 @@ TX_API tx_status tx_op_layernorm_fwd(tx_ctx *c, const tx_layernorm_fwd_args *a);
  *  dres is the gradient of the residual stream, added here; dx may be dres's or dy's memory. */
 typedef struct tx_layernorm_bwd_args {
     tx_tensor dx;            /* [rows, h], out; stream */
-    tx_tensor dgamma, dbeta; /* [h], accumulated; wide */
+    tx_tensor dgamma, dbeta; /* [h], accumulated; wide; dbeta optional */
     tx_tensor dy;            /* [rows, h] */
     tx_tensor x;             /* [rows, h]; stream */
     tx_tensor dres;          /* [rows, h], optional; stream */
@@ -152,8 +152,9 @@ TX_API tx_status tx_op_rmsnorm_bwd(tx_ctx *c, const tx_rmsnorm_bwd_args *a);
  *  TX_GELU_TANH     0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³))), the approximation of
  *  TX_GELU_ERF      x Φ(x). arXiv:1606.08415
  *  TX_SQUARED_RELU  max(x, 0)². arXiv:2109.08668
- *  TX_TANH          tanh x */
-typedef enum tx_activation { TX_GELU_TANH, TX_GELU_ERF, TX_SQUARED_RELU, TX_TANH } tx_activation;
+ *  TX_TANH          tanh x
+ *  TX_RELU          max(x, 0), whose derivative at 0 is 0 */
+typedef enum tx_activation { TX_GELU_TANH, TX_GELU_ERF, TX_SQUARED_RELU, TX_TANH, TX_RELU } tx_activation;
 typedef struct tx_activation_fwd_args {
     tx_tensor y; /* out; may be x's memory */
     tx_tensor x;
@@ -171,8 +172,9 @@ TX_API tx_status tx_op_activation_bwd(tx_ctx *c, const tx_activation_bwd_args *a
  *  TX_GLU_SILU    z / (1 + exp(-z))
  *  TX_GLU_GELU    z Φ(z)
  *  TX_GLU_RELU    max(z, 0)
- *  TX_GLU_LINEAR  z */
-typedef enum tx_glu { TX_GLU_SILU, TX_GLU_GELU, TX_GLU_RELU, TX_GLU_LINEAR } tx_glu;
+ *  TX_GLU_LINEAR  z
+ *  TX_GLU_GELU_TANH  TX_GELU_TANH of z */
+typedef enum tx_glu { TX_GLU_SILU, TX_GLU_GELU, TX_GLU_RELU, TX_GLU_LINEAR, TX_GLU_GELU_TANH } tx_glu;
 typedef struct tx_glu_fwd_args {
     tx_tensor y; /* [rows, f], out */
     tx_tensor x; /* [rows, 2f]: a row's gate, then its up */
@@ -332,8 +334,8 @@ typedef struct tx_table_shard {
     int64_t whole; /* rows of the whole table; 0: the rows on this rank */
 } tx_table_shard;
 
-/* embedding_fwd: y[s,b] = word[token[s,b]] + pos[position[s,b]] + kind[type[s,b]]; a word whose row is on another rank
- * counts as 0 */
+/* embedding_fwd: y[s,b] = scale word[token[s,b]] + pos[position[s,b]] + kind[type[s,b]]; a word whose row is on another
+ * rank counts as 0 */
 typedef struct tx_embedding_fwd_args {
     tx_tensor y;               /* [s, b, h], out; stream */
     tx_tensor token, position; /* [s, b] i32; a token outside [0, rows of the whole table) is TX_ERR_ARG, which names
@@ -341,15 +343,17 @@ typedef struct tx_embedding_fwd_args {
     tx_tensor type;            /* [s, b] i32, with kind; a type outside kind's rows is TX_ERR_ARG, too */
     tx_tensor word, pos, kind; /* [v, h], [max positions, h], [types, h]; pos and kind optional */
     tx_table_shard shard;      /* of word */
+    double scale;              /* 0 is 1 */
 } tx_embedding_fwd_args;
 TX_API tx_status tx_op_embedding_fwd(tx_ctx *c, const tx_embedding_fwd_args *a);
 
-/* embedding_bwd: dword[token] += dy, dpos[position] += dy, dkind[type] += dy, in token order */
+/* embedding_bwd: dword[token] += scale dy, dpos[position] += dy, dkind[type] += dy, in token order */
 typedef struct tx_embedding_bwd_args {
     tx_tensor dword, dpos, dkind; /* [v, h], [max positions, h], [types, h], accumulated, wide; dpos, dkind optional */
     tx_tensor dy;                 /* [s, b, h]; value or wide */
     tx_tensor token, position, type;
     tx_table_shard shard; /* of dword */
+    double scale;         /* 0 is 1 */
 } tx_embedding_bwd_args;
 TX_API tx_status tx_op_embedding_bwd(tx_ctx *c, const tx_embedding_bwd_args *a);
 
@@ -373,6 +377,13 @@ typedef struct tx_cross_entropy_args {
 } tx_cross_entropy_args;
 TX_API tx_status tx_op_cross_entropy(tx_ctx *c, const tx_cross_entropy_args *a);
 
+/* What becomes of a head's products z:  cap tanh(scale z / cap), or without a cap scale z. Gemma 2,
+ * arXiv:2408.00118 §2. */
+typedef struct tx_logit_form {
+    double scale; /* 0 is 1 */
+    double cap;   /* 0: there is none */
+} tx_logit_form;
+
 /* Gathers what each part has computed, in the order of the parts.
  * @all [parts, rows, 4]
  * @mine [rows, 4] */
@@ -384,16 +395,17 @@ typedef tx_status tx_exchange_fn(tx_ctx *c, tx_tensor all, tx_tensor mine);
 typedef struct tx_teacher_head {
     tx_tensor loss; /* [rows], out; wide; absent: there is no teacher */
     tx_tensor x, w; /* [rows, its h], [v, its h]; both of head_loss's dtype */
+    tx_tensor bias; /* [v], optional; likewise */
     double temperature, factor, scale;
+    tx_logit_form form; /* of its logits */
 } tx_teacher_head;
 
 /* head_loss: the output head and its loss as one op, in chunks of rows, so that the logits are never all in memory.
- *  z = x Wᵀ + bias, losses as cross_entropy, and with weight also dx = dz W, dW = dzᵀ x + beta dW with gemm's beta, and
- *  dbias += Σ_rows dz.
- *  Scratch: chunk × v, twice with a teacher. Logits are wide; dz is rounded to a value (dtype T) before it is
- * multiplied and summed. If W's rows are split over n_parts ranks, w, dw, bias and dbias have the rows of this rank. dx
- * is this part's contribution, which the caller sums over the parts. Losses are those of the whole vocabulary.
- * Megatron-LM arXiv:1909.08053 §3. */
+ *  z = x Wᵀ + bias in its form, losses as cross_entropy, and with weight also dx = dz W, dW = dzᵀ x + beta dW with
+ * gemm's beta, and dbias += Σ_rows dz. Scratch: chunk × v, once more with a teacher, and with weight and a cap. Logits
+ * are wide; dz is rounded to a value (dtype T) before it is multiplied and summed. If W's rows are split over n_parts
+ * ranks, w, dw, bias and dbias have the rows of this rank. dx is this part's contribution, which the caller sums over
+ * the parts. Losses are those of the whole vocabulary. Megatron-LM arXiv:1909.08053 §3. */
 typedef struct tx_head_loss_args {
     tx_tensor loss;   /* [rows], out; wide */
     tx_tensor dx;     /* [rows, h], out; with weight only */
@@ -401,7 +413,7 @@ typedef struct tx_head_loss_args {
     tx_tensor x;      /* [rows, h] */
     tx_tensor w;      /* [v, h] */
     tx_tensor bias;   /* [v], optional */
-    tx_tensor dbias;  /* [v], accumulated; with bias and weight; wide */
+    tx_tensor dbias;  /* [v], accumulated; with bias and weight only, optional; wide */
     tx_tensor y;      /* [rows] i32 */
     tx_tensor weight; /* [rows]; wide; optional: without it only loss is computed */
     int64_t n_valid;  /* of all parts */
@@ -412,6 +424,7 @@ typedef struct tx_head_loss_args {
     double z_weight;
     tx_tensor z_loss;        /* [rows], out; wide; optional */
     tx_teacher_head teacher; /* optional, with weight only */
+    tx_logit_form form;
 } tx_head_loss_args;
 TX_API tx_status tx_op_head_loss(tx_ctx *c, const tx_head_loss_args *a);
 

@@ -113,7 +113,8 @@ tx_status tx__check_layernorm_fwd(const tx_layernorm_fwd_args *a)
     bool ok = is_float(t) && is_stream(a->x.dtype, t) && dense(a->x, a->x.dtype, 2) && shaped_like(a->y, a->x, t);
     if (ok) {
         int64_t rows = a->x.dim[0], h = a->x.dim[1];
-        ok = vec(a->mu, wide, rows) && vec(a->rs, wide, rows) && vec(a->gamma, t, h) && vec(a->beta, t, h);
+        ok = vec(a->mu, wide, rows) && vec(a->rs, wide, rows) && vec(a->gamma, t, h) &&
+             (!a->beta.data || vec(a->beta, t, h));
     }
     if (ok) return TX_OK;
     return REFUSE("layernorm_fwd",
@@ -128,7 +129,7 @@ tx_status tx__check_layernorm_bwd(const tx_layernorm_bwd_args *a)
     if (ok) {
         int64_t rows = a->x.dim[0], h = a->x.dim[1];
         ok = like(a->dx, a->x) && maybe_like(a->dres, a->x) && vec(a->mu, wide, rows) && vec(a->rs, wide, rows) &&
-             vec(a->gamma, t, h) && vec(a->dgamma, wide, h) && vec(a->dbeta, wide, h);
+             vec(a->gamma, t, h) && vec(a->dgamma, wide, h) && (!a->dbeta.data || vec(a->dbeta, wide, h));
     }
     if (ok) return TX_OK;
     return REFUSE(
@@ -430,6 +431,11 @@ static bool table_fits(tx_tensor table, tx_tensor index, tx_dtype t, tx_tensor y
     return dense(table, t, 2) && table.dim[1] == y.dim[2] && mat(index, TX_I32, y.dim[0], y.dim[1]);
 }
 
+static tx_status check_scale(const char *op, double scale)
+{
+    return isfinite(scale) ? TX_OK : TX_FAIL(TX_ERR_ARG, "%s: scale %g is not finite", op, scale);
+}
+
 tx_status tx__check_embedding_fwd(const tx_embedding_fwd_args *a)
 {
     tx_dtype t = a->word.dtype;
@@ -441,7 +447,7 @@ tx_status tx__check_embedding_fwd(const tx_embedding_fwd_args *a)
             "word [v,h], pos [positions,h] and kind [types,h] of one float dtype, y [s,b,h] of that or fp32, token, "
             "position and type [s,b] int32, contiguous",
             T(y), T(token), T(position), T(type), T(word), T(pos), T(kind));
-    return TX_OK;
+    return check_scale("embedding_fwd", a->scale);
 }
 
 tx_status tx__check_embedding_bwd(const tx_embedding_bwd_args *a)
@@ -456,7 +462,7 @@ tx_status tx__check_embedding_bwd(const tx_embedding_bwd_args *a)
             "dy [s,b,h] float, token, position and type [s,b] int32, dword [v,h], dpos [positions,h] and dkind "
             "[types,h] fp32, contiguous",
             T(dy), T(token), T(position), T(type), T(dword), T(dpos), T(dkind));
-    return TX_OK;
+    return check_scale("embedding_bwd", a->scale);
 }
 
 static tx_status check_z_weight(const char *op, double z_weight)
@@ -559,6 +565,33 @@ tx_status tx__check_distill_join(const tx_distill_join_args *a)
     return check_teaching("distill_join", a->temperature, a->factor, a->scale);
 }
 
+static tx_status check_form(const char *op, tx_logit_form f)
+{
+    if (isfinite(f.scale) && f.scale >= 0 && isfinite(f.cap) && f.cap >= 0) return TX_OK;
+    return TX_FAIL(TX_ERR_ARG, "%s: scale %g and cap %g of logits have to be finite and not negative", op, f.scale,
+                   f.cap);
+}
+
+tx_status tx__check_softcap_fwd(const tx_softcap_fwd_args *a)
+{
+    tx_dtype t = a->x.dtype;
+    if (!is_float(t) || tx_wide(t) != t || !spaced(a->x, t) || !spaced(a->y, t) || !tx_same_shape(a->x, a->y))
+        return REFUSE("softcap_fwd", "y and x [rows,v] fp32, their rows dense", T(y), T(x));
+    return check_form("softcap_fwd", a->form);
+}
+
+tx_status tx__check_softcap_bwd(const tx_softcap_bwd_args *a)
+{
+    tx_dtype t = a->dy.dtype;
+    bool ok = is_float(t) && tx_wide(t) == t && dense(a->dy, t, 2) && is_float(a->dx.dtype) &&
+              tx_wide(a->dx.dtype) == t && shaped_like(a->dx, a->dy, a->dx.dtype) && maybe_like(a->y, a->dy);
+    if (!ok || (a->form.cap > 0) != (a->y.data != NULL))
+        return REFUSE("softcap_bwd",
+                      "dy [rows,v] fp32, y as dy and only with a cap, dx as dy or of 16 bits, contiguous", T(dx), T(dy),
+                      T(y));
+    return check_form("softcap_bwd", a->form);
+}
+
 /* Logits of as many rows and classes. */
 static tx_status check_teacher(const tx_head_loss_args *a)
 {
@@ -566,9 +599,13 @@ static tx_status check_teacher(const tx_head_loss_args *a)
     tx_dtype t = a->x.dtype;
     if (!k->loss.data && !k->x.data && !k->w.data) return TX_OK;
     if (!a->weight.data || !like(k->loss, a->loss) || !dense(k->x, t, 2) || !dense(k->w, t, 2) ||
-        k->x.dim[0] != a->x.dim[0] || k->w.dim[0] != a->w.dim[0] || k->x.dim[1] != k->w.dim[1])
-        return REFUSE("head_loss", "a teacher's x [rows,its h] and w [v,its h] of x's dtype, loss as loss, with weight",
-                      T(teacher.loss), T(teacher.x), T(teacher.w), T(x), T(w), T(weight));
+        k->x.dim[0] != a->x.dim[0] || k->w.dim[0] != a->w.dim[0] || k->x.dim[1] != k->w.dim[1] ||
+        (k->bias.data && !vec(k->bias, t, a->w.dim[0])))
+        return REFUSE("head_loss",
+                      "a teacher's x [rows,its h], w [v,its h] and perhaps bias [v] of x's dtype, loss as loss, with "
+                      "weight",
+                      T(teacher.loss), T(teacher.x), T(teacher.w), T(teacher.bias), T(x), T(w), T(weight));
+    TX_TRY(check_form("head_loss", k->form));
     return check_teaching("head_loss", k->temperature, k->factor, k->scale);
 }
 
@@ -577,10 +614,7 @@ tx_status tx__check_head_loss(const tx_head_loss_args *a)
     tx_dtype t = a->x.dtype;
     bool ok = is_float(t) && dense(a->x, t, 2) && dense(a->w, t, 2) && a->w.dim[1] == a->x.dim[1];
     ok = ok && (!a->bias.data || vec(a->bias, t, a->w.dim[0]));
-    if (a->dbias.data)
-        ok = ok && a->bias.data && a->weight.data && vec(a->dbias, tx_wide(t), a->w.dim[0]);
-    else
-        ok = ok && !(a->bias.data && a->weight.data);
+    if (a->dbias.data) ok = ok && a->bias.data && a->weight.data && vec(a->dbias, tx_wide(t), a->w.dim[0]);
     ok =
         ok && vec(a->loss, tx_wide(t), a->x.dim[0]) && vec(a->y, TX_I32, a->x.dim[0]) && maybe_like(a->weight, a->loss);
     ok = ok && maybe_like(a->z_loss, a->loss);
@@ -588,11 +622,12 @@ tx_status tx__check_head_loss(const tx_head_loss_args *a)
         return REFUSE(
             "head_loss",
             "x [rows,h], w [v,h] and perhaps bias [v] of one float dtype, loss and z_loss [rows] fp32, y [rows] int32; "
-            "with weight [rows] fp32 also dx as x, perhaps dw as w and, just if there is bias, dbias as bias, both "
+            "with weight [rows] fp32 also dx as x, perhaps dw as w and, only if there is bias, dbias as bias, both "
             "fp32; "
             "contiguous",
             T(loss), T(z_loss), T(dx), T(dw), T(x), T(w), T(bias), T(dbias), T(y), T(weight));
     TX_TRY(check_z_weight("head_loss", a->z_weight));
+    TX_TRY(check_form("head_loss", a->form));
     TX_TRY(check_teacher(a));
     int64_t parts = a->n_parts ? a->n_parts : 1;
     if (parts > 1 && (!a->exchange || a->part < 0 || a->part >= parts))

@@ -34,10 +34,16 @@ static int64_t chunk_of(const tx_ctx *c, const tx_head_loss_args *a)
     return head_chunk(a->x.dim[0], a->w.dim[0], a->x.dtype, c->device != NULL);
 }
 
-/* The scratch of a chunk: logits, a teacher's, what they are rounded to, and the statistics of all parts and of this
- * one. */
+/* Logits are kept beside their gradient, which asks for them: how far each is from the cap. */
+static bool keeps_logits(const tx_head_loss_args *a)
+{
+    return a->weight.data && a->form.cap > 0;
+}
+
+/* The scratch of a chunk: logits, a teacher's, the capped ones once more, what gradients are rounded to, and the
+ * statistics of all parts and of this one. */
 typedef struct head_room {
-    size_t taught, rounded, all, mine, end; /* offsets in bytes */
+    size_t taught, capped, rounded, all, mine, end; /* offsets in bytes */
 } head_room;
 
 /* Numbers of a row's statistics: the teacher's are more, and are there in one part, too. */
@@ -50,7 +56,8 @@ static head_room head_layout(const tx_ctx *c, const tx_head_loss_args *a)
     bool split = a->n_parts > 1, taught = a->teacher.loss.data;
     size_t stats = taught ? N_TAUGHT : split ? N_STATS : 0;
     head_room r = { .taught = n * wide_size };
-    r.rounded = r.taught + (taught ? n * wide_size : 0);
+    r.capped = r.taught + (taught ? n * wide_size : 0);
+    r.rounded = r.capped + (keeps_logits(a) ? n * wide_size : 0);
     r.all = r.rounded + (a->weight.data && t != wide ? n * tx_dtype_size(t) : 0);
     r.all = (r.all + wide_size - 1) / wide_size * wide_size;
     r.mine = r.all + (split ? (size_t)a->n_parts * chunk * stats * wide_size : 0);
@@ -63,11 +70,19 @@ static size_t head_loss_scratch(const tx_ctx *c, const tx_head_loss_args *a)
     return head_layout(c, a).end;
 }
 
-/* Rows first .. first + n, their logits, and what these are rounded to, if they are. */
+/* Rows first .. first + n, their logits, and what the gradient of these is written to, if it is not theirs. */
 typedef struct logits {
     int64_t first, n;
     tx_tensor z, rounded;
 } logits;
+
+/* z = x Wᵀ + bias, formed */
+static tx_status make_logits(tx_ctx *c, tx_tensor z, tx_tensor x, tx_tensor w, tx_tensor bias, tx_logit_form form)
+{
+    TX_RUN(c, gemm, .c = z, .a = x, .b = w, .bias = bias, .trans_b = true);
+    if (tx_logits_change(form)) TX_RUN(c, softcap_fwd, .y = z, .x = z, .form = form);
+    return TX_OK;
+}
 
 /* This part's classes. */
 static tx_classes classes_of(const tx_head_loss_args *a)
@@ -84,7 +99,7 @@ static tx_status teach(tx_ctx *c, const tx_head_loss_args *a, char *scratch, con
     const int64_t n = k->n, n_here = classes_of(a).n_here;
     tx_tensor mine = tx_tensor2(scratch + room.mine, t.dtype, n, N_TAUGHT);
     tx_tensor all = tx_tensor3(mine.data, t.dtype, 1, n, N_TAUGHT);
-    TX_RUN(c, gemm, .c = t, .a = tx_slice_rows(teacher->x, k->first, n), .b = teacher->w, .trans_b = true);
+    TX_TRY(make_logits(c, t, tx_slice_rows(teacher->x, k->first, n), teacher->w, teacher->bias, teacher->form));
     TX_RUN(c, distill_part, .stats = mine, .t = t, .z = k->z, .n_here = n_here, .temperature = teacher->temperature);
     if (a->n_parts > 1) {
         all = tx_tensor3(scratch + room.all, t.dtype, a->n_parts, n, N_TAUGHT);
@@ -125,30 +140,34 @@ static tx_status head_loss(tx_ctx *c, const tx_head_loss_args *a, void *scratch)
 {
     int64_t rows = a->x.dim[0], v = a->w.dim[0], chunk = chunk_of(c, a);
     tx_dtype t = a->x.dtype, wide = tx_wide(t);
-    bool grad = a->weight.data != NULL;
+    bool grad = a->weight.data != NULL, formed = tx_logits_change(a->form);
+    const head_room room = head_layout(c, a);
     for (int64_t first = 0; first < rows; first += chunk) {
         int64_t n = rows - first < chunk ? rows - first : chunk;
-        tx_tensor z = tx_tensor2(scratch, wide, n, v), rounded = { 0 }, x = tx_slice_rows(a->x, first, n);
-        if (grad && t != wide) rounded = tx_tensor2((char *)scratch + head_layout(c, a).rounded, t, n, v);
-        tx_tensor dz = rounded.data ? rounded : z, taught = { 0 };
-        if (a->teacher.loss.data) taught = tx_tensor2((char *)scratch + head_layout(c, a).taught, wide, n, v);
-        const logits k = { first, n, z, taught.data ? (tx_tensor){ 0 } : rounded };
+        tx_tensor z = tx_tensor2(scratch, wide, n, v), none = { 0 }, rounded = none, x = tx_slice_rows(a->x, first, n);
+        if (grad && t != wide) rounded = tx_tensor2((char *)scratch + room.rounded, t, n, v);
+        tx_tensor dz = rounded.data ? rounded : z, taught = none, capped = none;
+        if (a->teacher.loss.data) taught = tx_tensor2((char *)scratch + room.taught, wide, n, v);
+        if (keeps_logits(a)) capped = tx_tensor2((char *)scratch + room.capped, wide, n, v);
+        const logits k = { first, n, z, taught.data || formed ? none : rounded };
         tx_at_rows(c, first, n);
-        /* 1  z = x Wᵀ + bias */
-        TX_RUN(c, gemm, .c = z, .a = x, .b = a->w, .bias = a->bias, .trans_b = true);
-        /* 2  loss, dz; what is taught reads z before its gradient overwrites it, and both are rounded once */
+        /* 1  z = x Wᵀ + bias, formed */
+        TX_TRY(make_logits(c, z, x, a->w, a->bias, a->form));
+        if (capped.data) TX_RUN(c, copy, .y = capped, .x = z);
+        /* 2  loss, dz; what is taught reads z before its gradient overwrites it, and what is summed is rounded once */
         if (taught.data) TX_TRY(teach(c, a, scratch, &k, taught));
         TX_TRY(chunk_loss(c, a, scratch, &k));
         if (!grad) continue;
         tx_at_backward(c, true);
-        if (taught.data) TX_RUN(c, add, .y = dz, .a = z, .b = taught);
+        if (taught.data) TX_RUN(c, add, .y = formed ? z : dz, .a = z, .b = taught);
+        if (formed) TX_RUN(c, softcap_bwd, .dx = dz, .dy = z, .y = capped, .form = a->form);
         /* 3  dx = dz W */
         TX_RUN(c, gemm, .c = tx_slice_rows(a->dx, first, n), .a = dz, .b = a->w);
         /* 4  dW += dzᵀ x, or = for the first rows */
         if (a->dw.data)
             TX_RUN(c, gemm, .c = a->dw, .a = dz, .b = x, .trans_a = true, .accumulate = a->accumulate || first > 0);
         /* 5  dbias += Σ_rows dz */
-        if (a->bias.data) TX_RUN(c, col_sum, .y = a->dbias, .x = dz);
+        if (a->dbias.data) TX_RUN(c, col_sum, .y = a->dbias, .x = dz);
         tx_at_backward(c, false);
     }
     tx_at_rows(c, 0, 0);

@@ -83,6 +83,12 @@ typedef struct tx_cache_append_args {
     tx_past past;
 } tx_cache_append_args;
 
+/* A factor that may be left out. */
+TX_DEVICE_CODE static inline double tx__scale_or_1(double scale)
+{
+    return scale == 0 ? 1 : scale;
+}
+
 /* The part s of q that lies evenly on all n classes: q_j = (1 - s) [j = y] + s / n. */
 TX_DEVICE_CODE static inline double tx_even_smoothing(double smoothing, int64_t n)
 {
@@ -306,6 +312,26 @@ typedef struct tx_distill_join_args {
     int64_t n_here;
     double temperature, factor, scale;
 } tx_distill_join_args;
+
+static inline bool tx_logits_change(tx_logit_form form) /* by their form */
+{
+    return form.cap > 0 || tx__scale_or_1(form.scale) != 1;
+}
+
+/* softcap_fwd: y = what becomes of x */
+typedef struct tx_softcap_fwd_args {
+    tx_tensor y; /* [rows, v], row stride may exceed v; out; may be x's memory; wide */
+    tx_tensor x; /* [rows, v], likewise; wide */
+    tx_logit_form form;
+} tx_softcap_fwd_args;
+
+/* softcap_bwd: dx = dy scale (1 - (y / cap)²), or without a cap dy scale */
+typedef struct tx_softcap_bwd_args {
+    tx_tensor dx; /* [rows, v], out; value or wide; may be dy's memory */
+    tx_tensor dy; /* [rows, v]; wide */
+    tx_tensor y;  /* [rows, v]; wide; with a cap only */
+    tx_logit_form form;
+} tx_softcap_bwd_args;
 
 /* How many chunks it takes so many rows in, v being the rows of W here; t the values' type. */
 int64_t tx_head_loss_chunks(int64_t rows, int64_t v, tx_dtype t, bool on_device);

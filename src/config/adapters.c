@@ -26,6 +26,5 @@ unsigned tx_config_lora_targets(const tx_config *cfg)
     if (!cfg->lora_rank) return 0;
     for (int i = 0; i < cfg->lora_targets.n; i++) all |= tx_config_lora_word(cfg->lora_targets.item[i]);
     if (all) return all;
-    bool gated = cfg->swiglu || cfg->glu_activation;
-    return gated ? TX_LORA_BIT(TX_LORA_Q) | TX_LORA_BIT(TX_LORA_V) : TX_LORA_BIT(TX_LORA_QKV);
+    return tx_config_is_gated(cfg) ? TX_LORA_BIT(TX_LORA_Q) | TX_LORA_BIT(TX_LORA_V) : TX_LORA_BIT(TX_LORA_QKV);
 }

@@ -210,6 +210,9 @@ typedef enum tx_positions {
 } tx_positions;
 tx_positions tx_config_positions(const tx_config *cfg);
 
+/* Whether the MLP is gated: --swiglu, --gated-activation, --glu-activation. */
+bool tx_config_is_gated(const tx_config *cfg);
+
 /* The number of elements of a head that rotary embeddings rotate: Megatron's int(head * percent). */
 int64_t tx_config_rotary_dim(const tx_config *cfg);
 

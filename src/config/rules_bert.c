@@ -87,6 +87,18 @@ static void rule_bert_has_no_z_loss(const tx__check *k)
     tx__violate(k->v, "--model-type BERT: --z-loss-weight is of a GPT's output layer, leave it out");
 }
 
+static void rule_bert_has_its_own_head(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->model_type || !is_bert(k)) return;
+    const char *flag = c->output_bias               ? "output-bias"
+                       : c->logits_scale != 1       ? "logits-scale"
+                       : c->final_logit_softcap > 0 ? "final-logit-softcap"
+                                                    : NULL;
+    if (flag && !(c->logits_scale != 1 && k->bad->logits_scale))
+        tx__violate(k->v, "--model-type BERT: --%s is of a GPT's output layer, leave it out", flag);
+}
+
 static void rule_bert_continues_no_text(const tx__check *k)
 {
     if (k->bad->model_type || k->bad->eval_tasks || !is_bert(k) || !k->c->eval_tasks.n) return;
@@ -118,6 +130,7 @@ const tx__rule tx__rules_bert[] = {
     { "pretrain", rule_bert_has_no_documents },
     { "pretrain", rule_bert_has_one_embedding },
     { "pretrain", rule_bert_has_no_z_loss },
+    { "pretrain", rule_bert_has_its_own_head },
     { "pretrain", rule_bert_continues_no_text },
     { "pretrain", rule_norms_are_in_one_place },
     { "inspect-samples", rule_bert_samples_are_of_a_bert },

@@ -35,8 +35,9 @@ static void rule_adapters_have_matrices(const tx__check *k)
         if (all & parts[i][0] && all & parts[i][1])
             tx__violate(k->v, "--lora-targets: %s has the rows of other names that are given: give it or those",
                         whole[i]);
-    if (all & parts[1][1] && c->lora_targets.n && !c->swiglu && !c->glu_activation && c->hidden_size && !c->load)
-        tx__violate(k->v, "--lora-targets gate_proj and up_proj are for a gated MLP (--swiglu): give dense_h_to_4h");
+    if (all & parts[1][1] && c->lora_targets.n && !tx_config_is_gated(c) && c->hidden_size && !c->load)
+        tx__violate(k->v, "--lora-targets gate_proj and up_proj are for a gated MLP (--swiglu, --gated-activation): "
+                          "give dense_h_to_4h");
 }
 
 static void rule_adapters_can_be(const tx__check *k)

@@ -43,13 +43,18 @@ static void rule_query_groups_are_key_heads(const tx__check *k)
 static void rule_activation_is_one(const tx__check *k)
 {
     const tx_config *c = k->c;
-    if (c->openai_gelu + c->squared_relu + c->swiglu + (c->glu_activation != 0) > 1)
-        tx__violate(k->v, "--openai-gelu, --squared-relu, --swiglu and --glu-activation: give one of the four");
+    if (c->openai_gelu + c->squared_relu + c->relu + c->swiglu + (c->gated_activation != 0) + (c->glu_activation != 0) >
+        1)
+        tx__violate(k->v,
+                    "--openai-gelu, --squared-relu, --relu, --swiglu, --gated-activation and --glu-activation: give "
+                    "one of the six");
     if (c->glu_activation && c->bias_gelu_fusion)
         tx__violate(k->v, "if glu-activation is used, please set --no-bias-gelu-fusion");
-    if (c->swiglu && c->hidden_size && !c->ffn_hidden_size && !k->bad->hidden_size && !k->bad->ffn_hidden_size)
-        tx__violate(k->v, "--swiglu: 8/3 of --hidden-size %lld is less than 64; give --ffn-hidden-size",
-                    (long long)c->hidden_size);
+    bool narrow = c->swiglu || c->gated_activation;
+    if (narrow && c->hidden_size && !c->ffn_hidden_size && !k->bad->hidden_size && !k->bad->ffn_hidden_size)
+        tx__violate(
+            k->v, "--swiglu and --gated-activation: 8/3 of --hidden-size %lld is less than 64; give --ffn-hidden-size",
+            (long long)c->hidden_size);
 }
 
 static void rule_precision_is_one(const tx__check *k)
@@ -93,6 +98,61 @@ static void rule_one_is_added_by_layernorm(const tx__check *k)
 {
     if (k->bad->normalization || !k->c->apply_layernorm_1p || k->c->normalization == TX_NORMALIZATION_LAYERNORM) return;
     tx__violate(k->v, "--apply-layernorm-1p is for layer normalisation: leave it out with --normalization %s",
+                tx_normalization_word(k->c->normalization));
+}
+
+/* Where a layer's norms and its two sums are: one way of each pair. */
+static void rule_halves_go_together(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->norm_placement || k->bad->parallel_residual) return;
+    const char *norms = tx_norm_placement_word(c->norm_placement);
+    const char *halves = tx_parallel_residual_word(c->parallel_residual);
+    bool placed = c->norm_placement > TX_NORM_PLACEMENT_PRE,
+         parallel = c->parallel_residual > TX_PARALLEL_RESIDUAL_NONE;
+    if (placed && parallel)
+        tx__violate(k->v,
+                    "--norm-placement %s and --parallel-residual %s: attention and MLP that read one input have "
+                    "their norms in front; leave one of the two out",
+                    norms, halves);
+    if (placed && c->post_layernorm)
+        tx__violate(k->v, "--norm-placement %s and --post-layernorm are two places of the norms: give one of the two",
+                    norms);
+    if (parallel && c->post_layernorm)
+        tx__violate(k->v,
+                    "--parallel-residual %s needs norms in front of attention and MLP: leave --post-layernorm out",
+                    halves);
+    if (c->apply_residual_connection_post_layernorm && (placed || parallel))
+        tx__violate(k->v,
+                    "--apply-residual-connection-post-layernorm is of a layer with --norm-placement pre and "
+                    "--parallel-residual none: leave it out, or --%s %s",
+                    placed ? "norm-placement" : "parallel-residual", placed ? norms : halves);
+    if (c->norm_placement == TX_NORM_PLACEMENT_BRANCH && c->fp32_residual_connection)
+        tx__violate(k->v,
+                    "--norm-placement branch: attention and MLP read the residual itself, which has the type of the "
+                    "weights: leave --fp32-residual-connection out");
+}
+
+static void rule_output_layer_has_a_bias(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (c->output_bias && !c->untie_embeddings_and_output_weights)
+        tx__violate(k->v, "--output-bias is of an output layer with weights of its own: give "
+                          "--untie-embeddings-and-output-weights");
+}
+
+static void rule_attention_has_biases_or_none(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (c->disable_attention_bias && (c->add_qkv_bias || c->add_attention_dense_bias))
+        tx__violate(k->v, "--disable-attention-bias, but --%s is given: leave one of the two out",
+                    c->add_qkv_bias ? "add-qkv-bias" : "add-attention-dense-bias");
+}
+
+static void rule_norms_have_a_bias_to_leave_out(const tx__check *k)
+{
+    if (k->bad->normalization || !k->c->disable_norm_bias || k->c->normalization == TX_NORMALIZATION_LAYERNORM) return;
+    tx__violate(k->v, "--disable-norm-bias is for layer normalisation: --normalization %s has no bias, leave it out",
                 tx_normalization_word(k->c->normalization));
 }
 
@@ -221,6 +281,10 @@ const tx__rule tx__rules_model[] = {
     { NULL, rule_precision_is_one },
     { "training", rule_gradients_have_a_type },
     { NULL, rule_one_is_added_by_layernorm },
+    { NULL, rule_halves_go_together },
+    { NULL, rule_output_layer_has_a_bias },
+    { NULL, rule_attention_has_biases_or_none },
+    { NULL, rule_norms_have_a_bias_to_leave_out },
     { NULL, rule_rotation_has_pairs },
     { NULL, rule_positions_are_of_one_kind },
     { NULL, rule_positions_reach },

@@ -49,6 +49,11 @@ tx_positions tx_config_positions(const tx_config *cfg)
     return TX_POSITIONS_LEARNED; /* unset */
 }
 
+bool tx_config_is_gated(const tx_config *cfg)
+{
+    return cfg->swiglu || cfg->gated_activation || cfg->glu_activation;
+}
+
 /* The type that the other two flags say where no other is given or of a checkpoint, in one word for each. */
 static void derive_positions(tx_config *c)
 {
@@ -151,7 +156,8 @@ static void derive_numbers(tx_config *c, tx_config_given *bad, const tx__equatio
     if (c->use_distributed_optimizer && !g->zero_stage) c->zero_stage = 1;
     if (c->deepspeed_config) c->deepspeed = true;
     if (!c->global_batch_size) c->global_batch_size = c->micro_batch_size * tx_config_data_parallel(c);
-    if (!c->ffn_hidden_size) c->ffn_hidden_size = c->swiglu ? 8 * c->hidden_size / 3 / 64 * 64 : 4 * c->hidden_size;
+    bool narrow = c->swiglu || c->gated_activation;
+    if (!c->ffn_hidden_size) c->ffn_hidden_size = narrow ? 8 * c->hidden_size / 3 / 64 * 64 : 4 * c->hidden_size;
     if (c->group_query_attention && !g->num_key_value_heads) {
         c->num_key_value_heads = c->num_query_groups;
         c->given.num_key_value_heads = true; /* a checkpoint with another number is told, not taken */

@@ -13,9 +13,16 @@
 #include "parallel/pp_schedule.h"
 #include "triax/model.h"
 
-/* A teacher's head. */
+/* What makes logits: formed x wᵀ + bias. */
+typedef struct tx_model_head {
+    tx_tensor w, bias; /* [this tensor rank's v, h], [v] or absent */
+    tx_logit_form form;
+} tx_model_head;
+
+/* A teacher's head, and what it reads. */
 typedef struct tx_teaching {
-    tx_tensor x, w; /* [s*b, its h], [this tensor rank's v, its h] */
+    tx_tensor x; /* [s*b, its h] */
+    tx_model_head head;
 } tx_teaching;
 
 /* One micro-batch as a model sees it: s-major, as Megatron lays activations out. A pipeline's stage computes one chunk
@@ -175,8 +182,7 @@ typedef struct tx_model_type {
     /* The last stage's: from rows of its y to what comes next.  @logits [rows, this tensor rank's part of the padded
      * vocabulary] fp32, out; the row stride may exceed the row   @y [rows, h] */
     tx_status (*logits)(tx_ctx *c, tx_model *m, tx_tensor logits, tx_tensor y);
-    tx_tensor (*head)(
-        const tx_model *m); /* the last stage's: the matrix that makes them, [v, h]. NULL: it cannot teach */
+    tx_model_head (*head)(const tx_model *m); /* the last stage's: what makes them. NULL: it cannot teach */
     /* Likewise of the binary head, from the first position of each sample; NULL, or m->n_losses 1: there is none.
      * @logits [b, 2] fp32, out   @y [b, h] */
     tx_status (*pair_logits)(tx_ctx *c, tx_model *m, tx_tensor logits, tx_tensor y);

@@ -33,14 +33,16 @@ typedef struct tables {
     tx_tensor pos, kind;
 } tables;
 
-/* y = word[token] + pos[position] + kind[type]: each tensor rank gives the words it has, and the first one the rest. */
+/* y = scale word[token] + pos[position] + kind[type]: each tensor rank gives the words it has, and the first one the
+ * rest. */
 static tx_status look_up(tx_ctx *c, const tx_transformer *t, tx_tensor y, const tx_batch *batch, tables add)
 {
     size_t mark = tx_arena_mark(&c->scratch);
     tx_tensor whole = tx_tp_room(c, &c->scratch, y);
     if (tx_grid_rank(tx_grid_of(c), TX_AXIS_TENSOR)) add.pos.data = add.kind.data = NULL;
     TX_RUN(c, embedding_fwd, .y = whole, .token = batch->token, .position = batch->position, .type = batch->type,
-           .word = t->word.value, .pos = add.pos, .kind = add.kind, .shard = words_here(c, t));
+           .word = t->word.value, .pos = add.pos, .kind = add.kind, .shard = words_here(c, t),
+           .scale = t->embedding_scale);
     TX_TRY(tx_tp_sum(c, y, whole));
     tx_arena_pop(&c->scratch, mark);
     return TX_OK;
@@ -54,7 +56,8 @@ static tx_status look_up_bwd(tx_ctx *c, const tx_transformer *t, const tx_batch 
     tx_tensor whole = tx_tp_room(c, &c->scratch, d);
     TX_TRY(tx_tp_gather(c, whole, d));
     TX_RUN(c, embedding_bwd, .dword = t->word.grad, .dpos = add.pos, .dkind = add.kind, .dy = whole,
-           .token = batch->token, .position = batch->position, .type = batch->type, .shard = words_here(c, t));
+           .token = batch->token, .position = batch->position, .type = batch->type, .shard = words_here(c, t),
+           .scale = t->embedding_scale);
     tx_arena_pop(&c->scratch, mark);
     return TX_OK;
 }
@@ -160,7 +163,7 @@ const tx_layer_kind tx_embedding_layer = {
 
 /* ---- the blocks ---- */
 
-/* Memory for the branches' outputs where they cannot end in the residual stream's own, for the norms' outputs where
+/* Memory for the branches' outputs where they cannot be made in the residual stream's own, for the norms' outputs where
  * those are not kept, and for all positions where a rank has a part of them. */
 void tx_transformer_lend(tx_ctx *c, void *model, tx_tensor x)
 {
@@ -168,7 +171,8 @@ void tx_transformer_lend(tx_ctx *c, void *model, tx_tensor x)
     const tx_model *m = &t->base;
     int64_t s = x.dim[0], b = x.dim[1];
     t->lent = (tx_block_rooms){ 0 };
-    if (m->stream != m->dtype) t->lent.branch = tx_push3(&c->scratch, m->dtype, s, b, m->hidden);
+    if (m->stream != m->dtype || t->halves != TX_IN_TURN)
+        t->lent.branch = tx_push3(&c->scratch, m->dtype, s, b, m->hidden);
     if (m->recompute.selective) t->lent.norm = tx_push2(&c->scratch, m->dtype, s * b, m->hidden);
     if (!tx_tp_is_whole(c))
         t->lent.whole = tx_push3(&c->scratch, m->dtype, s * tx_grid_size(tx_grid_of(c), TX_AXIS_TENSOR), b, m->hidden);

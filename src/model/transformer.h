@@ -1,7 +1,7 @@
 /* transformer.h - what the models have in common: embedding, layers and final norm, as much of them as a pipeline's
  * stage has. A model is one of these and a head.
  *
- *      x0 = drop(word[token] + pos[position] + kind[type]);  x_{l+1} = block_l(x_l);  y = norm(x_L)
+ *      x0 = drop(scale word[token] + pos[position] + kind[type]);  x_{l+1} = block_l(x_l);  y = norm(x_L)
  *
  *  Learned positions may be absent: rotary ones turn queries and keys inside the blocks. With --post-layernorm the sum
  * of the embedding is normalised, and x_L is y. Vaswani et al. arXiv:1706.03762; Megatron-LM arXiv:1909.08053. */
@@ -32,10 +32,12 @@ typedef struct tx_transformer {
     tx_weight word, pos, kind;
     tx_embedding_norm normed;
     tx_norm embedding_norm, final_norm;
-    tx_block *block;   /* this stage's, chunk by chunk */
-    double *frequency; /* of rotary positions (rotary.h) */
-    tx_moe *moe;       /* of its blocks with experts, in their order */
-    tx_mlp *expert;    /* of all of those */
+    double embedding_scale; /* of the words */
+    tx_halves halves;       /* of the blocks */
+    tx_block *block;        /* this stage's, chunk by chunk */
+    double *frequency;      /* of rotary positions (rotary.h) */
+    tx_moe *moe;            /* of its blocks with experts, in their order */
+    tx_mlp *expert;         /* of all of those */
     int n_moe;
     struct {
         int words, embedding; /* the words' matrix, which may be the head's as well; positions, types and a norm */
@@ -51,14 +53,14 @@ typedef struct tx_transformer {
 /* What a model may be without, beside its blocks' traits (block.h), and what its own head has (from TX_HEAD_TRAITS on).
  * A word embedding that is the head as well is written by the head first. */
 enum {
-    TX_WITH_POS = 256,
-    TX_WITH_KIND = 512,
-    TX_WITH_WORD_NORM = 1024,
-    TX_WITH_SUM_NORM = 2048,
-    TX_WITH_WORDS = 4096,
-    TX_WITH_HEAD = 8192,
-    TX_WITH_FINAL_NORM = 16384,
-    TX_HEAD_TRAITS = 1 << 16
+    TX_WITH_POS = 1 << 16,
+    TX_WITH_KIND = 1 << 17,
+    TX_WITH_WORD_NORM = 1 << 18,
+    TX_WITH_SUM_NORM = 1 << 19,
+    TX_WITH_WORDS = 1 << 20,
+    TX_WITH_HEAD = 1 << 21,
+    TX_WITH_FINAL_NORM = 1 << 22,
+    TX_HEAD_TRAITS = 1 << 24
 };
 
 /* What of a model its head decides. */

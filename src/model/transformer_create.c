@@ -55,6 +55,16 @@ static tx_norm head_norm_of(const tx_config *cfg)
 
 static tx_glu gate_of(const tx_config *cfg)
 {
+    switch (cfg->gated_activation) {
+    case TX_GATED_ACTIVATION_SILU:
+        return TX_GLU_SILU;
+    case TX_GATED_ACTIVATION_GELU:
+        return TX_GLU_GELU;
+    case TX_GATED_ACTIVATION_GELU_TANH:
+        return TX_GLU_GELU_TANH;
+    case TX_GATED_ACTIVATION_RELU:
+        return TX_GLU_RELU;
+    }
     switch (cfg->glu_activation) {
     case TX_GLU_ACTIVATION_GEGLU:
         return TX_GLU_GELU;
@@ -69,14 +79,38 @@ static tx_glu gate_of(const tx_config *cfg)
 }
 
 /* A feed-forward half as the options have it. */
+static tx_halves halves_of(const tx_config *cfg)
+{
+    switch (cfg->parallel_residual) {
+    case TX_PARALLEL_RESIDUAL_NONE:
+        return TX_IN_TURN;
+    case TX_PARALLEL_RESIDUAL_ONE_NORM:
+        return TX_PARALLEL_ONE_NORM;
+    case TX_PARALLEL_RESIDUAL_TWO_NORMS:
+        return TX_PARALLEL_TWO_NORMS;
+    }
+    return TX_IN_TURN;
+}
+
+static bool norms_in(const tx_config *cfg)
+{
+    return !cfg->post_layernorm && cfg->norm_placement != TX_NORM_PLACEMENT_BRANCH;
+}
+
+static bool norms_out(const tx_config *cfg)
+{
+    return cfg->norm_placement == TX_NORM_PLACEMENT_BRANCH || cfg->norm_placement == TX_NORM_PLACEMENT_BOTH;
+}
+
 static tx_mlp mlp_of(const tx_config *cfg)
 {
     bool gelu_tanh = cfg->bias_gelu_fusion || cfg->openai_gelu;
     return (tx_mlp){ .to_h.summed = true,
-                     .gated = cfg->swiglu || cfg->glu_activation,
-                     .gate_second = cfg->glu_activation, /* BigScience's order; --swiglu has Megatron-LM's */
+                     .gated = tx_config_is_gated(cfg),
+                     .gate_second = cfg->glu_activation, /* BigScience's order; the others have Megatron-LM's */
                      .gate = gate_of(cfg),
                      .activation = cfg->squared_relu ? TX_SQUARED_RELU
+                                   : cfg->relu       ? TX_RELU
                                    : gelu_tanh       ? TX_GELU_TANH
                                                      : TX_GELU_ERF,
                      .recompute = tx_config_recompute(cfg).selective };
@@ -89,6 +123,14 @@ static tx_block block_of(const tx_config *cfg, int64_t i, const tx_grid *grid, b
     return (tx_block){
         .ln1 = norm_of(cfg),
         .ln2 = norm_of(cfg),
+        .out1 = norm_of(cfg),
+        .out2 = norm_of(cfg),
+        .norms_in = norms_in(cfg),
+        .norms_out = norms_out(cfg),
+        .post_norm = cfg->post_layernorm,
+        .residual_post_norm = cfg->apply_residual_connection_post_layernorm,
+        .halves = halves_of(cfg),
+        .residual_scale = cfg->residual_scale,
         .attn = { .proj.summed = true,
                   .qk_norm = cfg->qk_layernorm,
                   .qk_norm_whole = cfg->qk_layernorm_whole,
@@ -110,8 +152,6 @@ static tx_block block_of(const tx_config *cfg, int64_t i, const tx_grid *grid, b
         .mlp = mlp_of(cfg),
         .p_drop = cfg->hidden_dropout,
         .layer = (int)i + 1,
-        .residual_post_norm = cfg->apply_residual_connection_post_layernorm,
-        .post_norm = cfg->post_layernorm,
     };
 }
 
@@ -270,7 +310,7 @@ static void take_chunks(tx_model *m, const tx_config *cfg, const tx_grid *grid)
 /* Of all layers in the mean: an MLP's, or the router's and of all that a token goes through. */
 static double mlp_products(const tx_config *cfg)
 {
-    double h = (double)cfg->hidden_size, matrices = cfg->swiglu || cfg->glu_activation ? 3 : 2, sum = 0;
+    double h = (double)cfg->hidden_size, matrices = tx_config_is_gated(cfg) ? 3 : 2, sum = 0;
     for (int64_t i = 0; i < cfg->num_layers; i++) {
         const tx_moe_shape is = tx_config_moe(cfg, i);
         if (is.n_experts > 1) sum += h * (double)is.n_experts + matrices * h * (double)(is.k * is.ffn + is.shared_ffn);
@@ -299,7 +339,7 @@ static tx_model sizes_of(const tx_config *cfg, const tx_model_type *type, int64_
         .n_groups = cfg->num_key_value_heads,
         .head_dim = cfg->kv_channels,
         .ffn = cfg->ffn_hidden_size,
-        .mlp_in = cfg->swiglu || cfg->glu_activation ? 2 * cfg->ffn_hidden_size : cfg->ffn_hidden_size,
+        .mlp_in = tx_config_is_gated(cfg) ? 2 * cfg->ffn_hidden_size : cfg->ffn_hidden_size,
         .mlp_products = mlp_products(cfg),
         .frozen = cfg->lora_rank > 0,
         .max_positions = cfg->max_position_embeddings,
@@ -318,14 +358,18 @@ static tx_model sizes_of(const tx_config *cfg, const tx_model_type *type, int64_
 
 static unsigned traits_of(const tx_transformer *t, const tx_config *cfg, const tx_head_shape *head)
 {
-    return (cfg->add_bias_linear ? TX_WITH_BIAS : 0) |
-           (cfg->add_bias_linear || cfg->add_qkv_bias ? TX_WITH_QKV_BIAS : 0) |
+    bool attention_bias = cfg->add_bias_linear && !cfg->disable_attention_bias;
+    bool beta = t->final_norm.kind == TX_LAYERNORM && !cfg->disable_norm_bias;
+    bool mlp_norm = norms_in(cfg) && t->halves != TX_PARALLEL_ONE_NORM;
+    return (cfg->add_bias_linear ? TX_WITH_BIAS : 0) | (attention_bias || cfg->add_qkv_bias ? TX_WITH_QKV_BIAS : 0) |
+           (attention_bias || cfg->add_attention_dense_bias ? TX_WITH_DENSE_BIAS : 0) |
            (cfg->qk_layernorm ? TX_WITH_QK_NORM : 0) | (cfg->softmax_type == TX_SOFTMAX_LEARNABLE ? TX_WITH_SINK : 0) |
-           (cfg->qk_layernorm_whole ? TX_WITH_QK_WHOLE : 0) |
-           (t->final_norm.kind == TX_LAYERNORM ? TX_WITH_BETA : 0) | (cfg->add_position_embedding ? TX_WITH_POS : 0) |
+           (cfg->qk_layernorm_whole ? TX_WITH_QK_WHOLE : 0) | (beta ? TX_WITH_BETA : 0) |
+           (norms_in(cfg) ? TX_WITH_PRE_NORM : 0) | (mlp_norm ? TX_WITH_MLP_NORM : 0) |
+           (norms_out(cfg) ? TX_WITH_OUT_NORMS : 0) | (cfg->add_position_embedding ? TX_WITH_POS : 0) |
            (head->n_types ? TX_WITH_KIND : 0) | (t->normed == TX_NORM_WORDS ? TX_WITH_WORD_NORM : 0) |
            (t->normed == TX_NORM_SUM ? TX_WITH_SUM_NORM : 0) |
-           (cfg->post_layernorm ? TX_WITH_POST_NORM : TX_WITH_PRE_NORM | TX_WITH_FINAL_NORM) | head->traits;
+           (cfg->post_layernorm ? TX_WITH_POST_NORM : TX_WITH_FINAL_NORM) | head->traits;
 }
 
 static tx_dims dims_of(const tx_transformer *t, const tx_grid *grid, int64_t n_types)
@@ -418,6 +462,8 @@ tx_status tx_transformer_create(tx_transformer *t, const tx_model_type *type, co
     take_experts(m, cfg);
     m->head_products = head->share * (double)(head->before + m->hidden * padded);
     t->p_drop = cfg->hidden_dropout;
+    t->embedding_scale = cfg->embedding_scale;
+    t->halves = halves_of(cfg);
     t->normed = cfg->embed_layernorm ? TX_NORM_WORDS : cfg->post_layernorm ? TX_NORM_SUM : TX_NORM_NOTHING;
     t->embedding_norm = norm_of(cfg);
     if (t->normed == TX_NORM_WORDS)

@@ -1,4 +1,5 @@
-/* block.c - forward and backward of one transformer layer. */
+/* block.c - forward and backward of one transformer layer. A half is data, the norms that it has, so that one function
+ * runs all of them; what is in front is how a layer puts its two halves together. */
 #include "nn/block.h"
 
 #include "parallel/tp.h"
@@ -6,17 +7,17 @@
 #define F(member) offsetof(tx_block, member)
 
 enum {
-    BIAS = TX_WITH_BIAS,
     DENSE = TX_WITH_MLP,
-    DENSE_BIAS = DENSE | BIAS,
+    DENSE_BIAS = DENSE | TX_WITH_BIAS,
+    ATTENTION_BIAS = TX_WITH_DENSE_BIAS,
+    BETA = TX_WITH_BETA,
     PRE = TX_WITH_PRE_NORM,
+    MLP_PRE = TX_WITH_MLP_NORM,
     POST = TX_WITH_POST_NORM,
-    PRE_BETA = PRE | TX_WITH_BETA,
-    POST_BETA = POST | TX_WITH_BETA,
+    OUT = TX_WITH_OUT_NORMS,
     QKV_BIAS = TX_WITH_QKV_BIAS,
     QK = TX_WITH_QK_NORM,
-    QK_WHOLE = TX_WITH_QK_WHOLE,
-    QK_BETA = QK | TX_WITH_BETA
+    QK_WHOLE = TX_WITH_QK_WHOLE
 };
 
 /* For tx_at_part: parts that have no parameters of these names, and norms. With post_norm ln1 has ln2's name: it is
@@ -24,294 +25,344 @@ enum {
 #define LN1       "input_layernorm"
 #define LN2       "post_attention_layernorm"
 #define POST_LN2  "post_mlp_layernorm"
+#define OUT1      "attention_output_layernorm"
+#define OUT2      "mlp_output_layernorm"
 #define ATTENTION "self_attention.bias_dropout_add"
 #define MLP       "mlp.bias_dropout_add"
 
-/* Names and order are Megatron's. Projections that end a residual branch start smaller: GPT-2 §2.3. */
+/* Names and order are Megatron's, but for norms of outputs. Projections that end a residual branch start smaller:
+ * GPT-2 §2.3. */
 /* clang-format off */
 const tx_param_decl tx_block_params[] = {
     { "input_layernorm.weight",                "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln1.gamma),     PRE },
-    { "input_layernorm.bias",                  "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln1.beta),      PRE_BETA },
+    { "input_layernorm.bias",                  "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln1.beta),      PRE | BETA },
     { "self_attention.query_key_value.weight", "q/t,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, F(attn.qkv.w),    0 },
     { "self_attention.query_key_value.bias",   "q/t",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.qkv.b),    QKV_BIAS },
     { "self_attention.q_layernorm.weight",     "d*",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(attn.q_norm.gamma), QK },
     { "self_attention.q_layernorm.weight",     "a/t",   TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(attn.q_norm.gamma), QK_WHOLE },
-    { "self_attention.q_layernorm.bias",       "d*",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.q_norm.beta),  QK_BETA },
+    { "self_attention.q_layernorm.bias",       "d*",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.q_norm.beta),  QK | BETA },
     { "self_attention.k_layernorm.weight",     "d*",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(attn.k_norm.gamma), QK },
     { "self_attention.k_layernorm.weight",     "k/t",   TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(attn.k_norm.gamma), QK_WHOLE },
-    { "self_attention.k_layernorm.bias",       "d*",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.k_norm.beta),  QK_BETA },
+    { "self_attention.k_layernorm.bias",       "d*",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.k_norm.beta),  QK | BETA },
     { "self_attention.core_attention.softmax_offset", "n/t", TX_INIT_NORMAL, TX_NO_DECAY, TX_ADDS, F(attn.sink), TX_WITH_SINK },
     { "self_attention.dense.weight",           "h,a/t", TX_INIT_SCALED, TX_DECAY,    TX_SETS, F(attn.proj.w),   0 },
-    { "self_attention.dense.bias",             "h",     TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.proj.b),   BIAS },
+    { "self_attention.dense.bias",             "h",     TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.proj.b),   ATTENTION_BIAS },
+    { "attention_output_layernorm.weight",     "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(out1.gamma),    OUT },
+    { "attention_output_layernorm.bias",       "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(out1.beta),     OUT | BETA },
     { "post_attention_layernorm.weight",       "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln1.gamma),     POST },
-    { "post_attention_layernorm.bias",         "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln1.beta),      POST_BETA },
-    { "post_attention_layernorm.weight",       "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln2.gamma),     PRE },
-    { "post_attention_layernorm.bias",         "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln2.beta),      PRE_BETA },
+    { "post_attention_layernorm.bias",         "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln1.beta),      POST | BETA },
+    { "post_attention_layernorm.weight",       "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln2.gamma),     MLP_PRE },
+    { "post_attention_layernorm.bias",         "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln2.beta),      MLP_PRE | BETA },
     { "mlp.dense_h_to_4h.weight",              "u/t,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, F(mlp.h_to_4h.w), DENSE },
     { "mlp.dense_h_to_4h.bias",                "u/t",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(mlp.h_to_4h.b), DENSE_BIAS },
     { "mlp.dense_4h_to_h.weight",              "h,f/t", TX_INIT_SCALED, TX_DECAY,    TX_SETS, F(mlp.to_h.w),    DENSE },
     { "mlp.dense_4h_to_h.bias",                "h",     TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(mlp.to_h.b),    DENSE_BIAS },
+    { "mlp_output_layernorm.weight",           "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(out2.gamma),    OUT },
+    { "mlp_output_layernorm.bias",             "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(out2.beta),     OUT | BETA },
     { "post_mlp_layernorm.weight",             "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln2.gamma),     POST },
-    { "post_mlp_layernorm.bias",               "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln2.beta),      POST_BETA },
+    { "post_mlp_layernorm.bias",               "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln2.beta),      POST | BETA },
 };
 /* clang-format on */
 const int tx_block_n_params = sizeof tx_block_params / sizeof tx_block_params[0];
 
-/* A norm's output, which has the rows of x, in the shape of x. */
-static tx_tensor shaped(const tx_norm_saved *a, tx_tensor x)
+/* Rows as they lie, in the shape of x. */
+static tx_tensor shaped(tx_tensor rows, tx_tensor x)
 {
-    return tx_tensor3(a->y.data, a->y.dtype, x.dim[0], x.dim[1], x.dim[2]);
+    return tx_tensor3(rows.data, rows.dtype, x.dim[0], x.dim[1], x.dim[2]);
 }
 
 /* Room for all positions of x, which is one of the layer's: x itself where it has them all. */
 static tx_tensor whole_of(const tx_block_call *k, tx_tensor x)
 {
-    tx_tensor whole = k->lent->whole;
-    if (!whole.data) return x;
-    return x.n_dims == 2 ? tx_as_rows(whole) : whole;
+    return k->lent->whole.data ? k->lent->whole : x;
 }
 
-static bool is_scaled(const tx_block_call *k)
+static tx_dtype value_type(const tx_block *w)
 {
-    return k->branch_scale > 0 && k->branch_scale != 1;
+    return w->attn.qkv.w.value.dtype;
 }
 
-static tx_status scale_branch(tx_ctx *c, const tx_block_call *k, tx_tensor z)
+/* ---- a half as data ---- */
+
+typedef struct half {
+    const tx_block *w;
+    const tx_block_call *k;
+    const tx_norm *in, *out,
+        *last; /* of what goes into the branch, of what it makes, of the sum; NULL: there is none */
+    const char *norm_part, *out_part, *part;
+    tx_dropout mask; /* of what is added */
+    double scale;    /* likewise */
+    bool mlp;        /* the branch */
+    bool apart;      /* it adds to its own output: the branch is made elsewhere */
+} half;
+
+static half half_of(const tx_block *w, const tx_block_call *k, bool mlp)
 {
-    if (is_scaled(k)) TX_RUN(c, blend, .y = z, .x = z, .alpha = k->branch_scale);
-    return TX_OK;
+    const tx_norm *ln = mlp ? &w->ln2 : &w->ln1;
+    bool shares = mlp && w->halves == TX_PARALLEL_ONE_NORM;
+    return (half){ .w = w,
+                   .k = k,
+                   .in = w->norms_in && !shares ? ln : NULL,
+                   .out = !w->norms_out ? NULL
+                          : mlp         ? &w->out2
+                                        : &w->out1,
+                   .last = w->post_norm ? ln : NULL,
+                   .norm_part = !w->post_norm ? (mlp ? LN2 : LN1)
+                                : mlp         ? POST_LN2
+                                              : LN2,
+                   .out_part = mlp ? OUT2 : OUT1,
+                   .part = mlp ? MLP : ATTENTION,
+                   .mask =
+                       tx_dropout_at(k->dropout, w->p_drop, w->layer, mlp ? TX_DROP_MLP_OUT : TX_DROP_ATTENTION_OUT),
+                   .scale = tx__scale_or_1(k->branch_scale) * tx__scale_or_1(w->residual_scale),
+                   .mlp = mlp,
+                   .apart = mlp && w->halves != TX_IN_TURN };
 }
 
-static tx_dropout mask_of(const tx_block *w, const tx_block_call *k, tx_dropout_site site)
-{
-    return tx_dropout_at(k->dropout, w->p_drop, w->layer, site);
-}
+/* ---- forward ---- */
 
-/* z = g(attn(f(in))): a branch between its norm and its dropout. */
-static tx_status attention_branch(tx_ctx *c, const tx_block *w, tx_block_saved *a, const tx_block_call *k, tx_tensor z,
-                                  tx_tensor in)
+/* y = attn(x), a rank's part of a sum.   @x, @y [s, b, h] of all positions */
+static tx_status attention_fwd(tx_ctx *c, const half *h, tx_block_saved *a, tx_tensor y, tx_tensor x)
 {
-    const tx_attention_call attn = { .x = whole_of(k, in),
-                                     .y = whole_of(k, z),
+    const tx_block_call *k = h->k;
+    const tx_attention_call attn = { .x = x,
+                                     .y = y,
                                      .seen = k->seen,
                                      .position = k->position,
                                      .max_logits = k->max_logits,
                                      .dropout = k->dropout,
                                      .kv = k->kv };
-    TX_TRY(tx_tp_gather(c, attn.x, in));
-    TX_TRY(tx_attention_layer_fwd(c, &w->attn, &a->attn, &attn));
-    TX_TRY(tx_tp_sum(c, z, attn.y));
-    tx_at_part(c, ATTENTION);
-    return scale_branch(c, k, z);
+    return tx_attention_layer_fwd(c, &h->w->attn, &a->attn, &attn);
 }
 
-/* z = g(mlp(f(in))), likewise.   @in [s b, h] */
-static tx_status mlp_branch(tx_ctx *c, const tx_block *w, tx_block_saved *a, const tx_block_call *k, tx_tensor z,
-                            tx_tensor in)
+/* y = mlp(x), likewise. */
+static tx_status mlp_fwd(tx_ctx *c, const half *h, tx_block_saved *a, tx_tensor y, tx_tensor x)
 {
-    tx_tensor x = whole_of(k, in), y = tx_as_rows(whole_of(k, z));
-    TX_TRY(tx_tp_gather(c, x, in));
+    const tx_block_call *k = h->k;
+    const tx_moe_call moe = { .x = tx_as_rows(x), .y = tx_as_rows(y), .pass = &k->pass, .random = k->dropout };
     a->mlp.dropout = k->dropout;
-    if (w->moe)
-        TX_TRY(
-            tx_moe_fwd(c, w->moe, &a->moe, &(tx_moe_call){ .x = x, .y = y, .pass = &k->pass, .random = k->dropout }));
-    else
-        TX_TRY(tx_mlp_fwd(c, &w->mlp, &a->mlp, y, x));
-    TX_TRY(tx_tp_sum(c, z, whole_of(k, z)));
-    tx_at_part(c, MLP);
-    return scale_branch(c, k, z);
+    return h->w->moe ? tx_moe_fwd(c, h->w->moe, &a->moe, &moe) : tx_mlp_fwd(c, &h->w->mlp, &a->mlp, moe.y, moe.x);
 }
 
-static tx_status pre_norm_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, const tx_block_call *k)
+/* z = g(branch(f(n))) */
+static tx_status branch_fwd(tx_ctx *c, const half *h, tx_block_saved *a, tx_tensor z, tx_tensor n)
 {
-    tx_tensor x = k->x, room = k->lent->branch;
-    bool own = x.dtype == w->ln1.gamma.value.dtype; /* then a branch ends where its half's output will be */
-    tx_tensor z1 = own ? a->x1 : room, z2 = own ? k->y : room;
-
-    /* 1  ln1 = norm(x)   2  z1 = g(attn(f(ln1)))   3  x1 = x + drop(z1) */
-    tx_at_part(c, LN1);
-    TX_TRY(tx_norm_fwd(c, &w->ln1, &a->ln1, k->lent->norm, x));
-    tx_tensor normed = shaped(&a->ln1, x);
-    TX_TRY(attention_branch(c, w, a, k, z1, normed));
-    TX_RUN(c, dropout_add_fwd, .y = a->x1, .x = z1, .residual = w->residual_post_norm ? normed : x,
-           .mask = mask_of(w, k, TX_DROP_ATTENTION_OUT));
-    /* 4  ln2 = norm(x1)   5  z2 = g(mlp(f(ln2)))   6  y = x1 + drop(z2) */
-    tx_at_part(c, LN2);
-    TX_TRY(tx_norm_fwd(c, &w->ln2, &a->ln2, k->lent->norm, a->x1));
-    TX_TRY(mlp_branch(c, w, a, k, z2, a->ln2.y));
-    TX_RUN(c, dropout_add_fwd, .y = k->y, .x = z2, .residual = w->residual_post_norm ? shaped(&a->ln2, x) : a->x1,
-           .mask = mask_of(w, k, TX_DROP_MLP_OUT));
+    tx_tensor x = whole_of(h->k, n), y = whole_of(h->k, z);
+    TX_TRY(tx_tp_gather(c, x, n));
+    TX_TRY((h->mlp ? mlp_fwd : attention_fwd)(c, h, a, y, x));
+    TX_TRY(tx_tp_sum(c, z, y));
+    tx_at_part(c, h->part);
     return TX_OK;
 }
 
-static tx_status post_norm_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, const tx_block_call *k)
+/* y = residual + drop(branch(x)), with the norms that there are; x may be normed already. */
+static tx_status half_fwd(tx_ctx *c, const half *h, tx_block_saved *a, tx_tensor y, tx_tensor residual, tx_tensor x)
 {
-    tx_tensor x = k->x;
-    TX_ASSERT(x.dtype == w->ln1.gamma.value.dtype && !w->residual_post_norm);
-    a->x2 = tx_push3(&c->acts, x.dtype, x.dim[0], x.dim[1], x.dim[2]);
+    const tx_block_rooms *lent = h->k->lent;
+    tx_half_saved *saved = h->mlp ? &a->second : &a->first;
+    tx_tensor n = x, sum = y;
 
-    /* 1  x1 = g(attn(f(x)))   2  x1 = x + drop(x1)   3  ln1 = norm(x1) */
-    TX_TRY(attention_branch(c, w, a, k, a->x1, x));
-    TX_RUN(c, dropout_add_fwd, .y = a->x1, .x = a->x1, .residual = x, .mask = mask_of(w, k, TX_DROP_ATTENTION_OUT));
-    tx_at_part(c, LN2);
-    TX_TRY(tx_norm_fwd(c, &w->ln1, &a->ln1, k->lent->norm, a->x1));
-    /* 4  x2 = g(mlp(f(ln1)))   5  x2 = ln1 + drop(x2)   6  y = norm(x2) */
-    TX_TRY(mlp_branch(c, w, a, k, a->x2, a->ln1.y));
-    TX_RUN(c, dropout_add_fwd, .y = a->x2, .x = a->x2, .residual = shaped(&a->ln1, x),
-           .mask = mask_of(w, k, TX_DROP_MLP_OUT));
-    tx_at_part(c, POST_LN2);
-    return tx_norm_fwd(c, &w->ln2, &a->ln2, tx_as_rows(k->y), a->x2);
+    /* 1  n = norm(x) */
+    if (h->in) {
+        tx_at_part(c, h->norm_part);
+        TX_TRY(tx_norm_fwd(c, h->in, &saved->norm, lent->norm, x));
+        n = shaped(saved->norm.y, x);
+        if (h->w->residual_post_norm) residual = n;
+    }
+    if (h->last) sum = saved->sum = tx_push3(&c->acts, y.dtype, y.dim[0], y.dim[1], y.dim[2]);
+    /* 2  z = g(branch(f(n))), where the sum will be if that has its type */
+    TX_ASSERT(n.dtype == value_type(h->w));
+    tx_tensor z = sum.dtype == n.dtype && !h->apart ? sum : lent->branch, made = z;
+    if (h->out) made = saved->branch = tx_push3(&c->acts, n.dtype, n.dim[0], n.dim[1], n.dim[2]);
+    TX_TRY(branch_fwd(c, h, a, made, n));
+    /* 3  z = norm(z) */
+    if (h->out) {
+        tx_at_part(c, h->out_part);
+        TX_TRY(tx_norm_fwd(c, h->out, &saved->out, tx_as_rows(z), made));
+        tx_at_part(c, h->part);
+    }
+    /* 4  sum = residual + drop(scale z) */
+    if (h->scale != 1) TX_RUN(c, blend, .y = z, .x = z, .alpha = h->scale);
+    TX_RUN(c, dropout_add_fwd, .y = sum, .x = z, .residual = residual, .mask = h->mask);
+    /* 5  y = norm(sum) */
+    if (!h->last) return TX_OK;
+    tx_at_part(c, h->norm_part);
+    return tx_norm_fwd(c, h->last, &saved->norm, tx_as_rows(y), sum);
+}
+
+/* What the first half gives the second in turn: with post_norm a norm's output, which need not be kept. */
+static tx_tensor room_between(tx_ctx *c, const tx_block *w, const tx_block_call *k)
+{
+    tx_tensor x = k->x, norm = k->lent->norm;
+    if (w->post_norm && norm.data) return shaped(norm, x);
+    return tx_push3(&c->acts, x.dtype, x.dim[0], x.dim[1], x.dim[2]);
 }
 
 tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, const tx_block_call *k)
 {
-    tx_tensor x = k->x;
-    a->x1 = tx_push3(&c->acts, x.dtype, x.dim[0], x.dim[1], x.dim[2]);
+    const half attention = half_of(w, k, false), mlp = half_of(w, k, true);
+    tx_tensor x = k->x, y = k->y;
     tx_at_layer(c, w->layer);
-    TX_TRY((w->post_norm ? post_norm_fwd : pre_norm_fwd)(c, w, a, k));
+    switch (w->halves) {
+    case TX_IN_TURN:
+        a->x1 = room_between(c, w, k);
+        TX_TRY(half_fwd(c, &attention, a, a->x1, x, x));
+        TX_TRY(half_fwd(c, &mlp, a, y, a->x1, a->x1));
+        break;
+    case TX_PARALLEL_TWO_NORMS:
+        TX_TRY(half_fwd(c, &attention, a, y, x, x));
+        TX_TRY(half_fwd(c, &mlp, a, y, y, x));
+        break;
+    case TX_PARALLEL_ONE_NORM:
+        TX_TRY(half_fwd(c, &attention, a, y, x, x));
+        TX_TRY(half_fwd(c, &mlp, a, y, y, shaped(a->first.norm.y, x)));
+        break;
+    }
     tx_at_layer(c, 0);
     return TX_OK;
 }
 
-/* Room that both branches' backward uses in turn: what is dropped, and the gradient of what went in. */
-typedef struct branch_rooms {
-    tx_tensor dropped, dn; /* [s, b, h] */
-} branch_rooms;
+/* ---- backward ---- */
 
-/* The gradient that enters a branch after its dropout: d itself when nothing is dropped and the stream's dtype is the
- * branch's. */
-static tx_status branch_gradient(tx_ctx *c, tx_tensor *out, tx_tensor scratch, const tx_block_call *k, tx_dropout mask)
+/* What the branch read, of x. Norms that are not kept wrote where other layers have written since. */
+static tx_status read_again(tx_ctx *c, const half *h, const tx_block_saved *a, tx_tensor *n, tx_tensor x)
 {
-    tx_tensor d = k->d;
-    bool other = mask.drop || scratch.dtype != d.dtype || is_scaled(k);
-    *out = other ? scratch : d;
-    if (mask.drop) {
-        TX_RUN(c, dropout_add_bwd, .dx = scratch, .dy = d, .mask = mask);
-        return scale_branch(c, k, scratch);
+    const tx_half_saved *saved = h->mlp ? &a->second : &a->first;
+    *n = h->in ? shaped(saved->norm.y, x) : x;
+    tx_at_part(c, h->norm_part);
+    return h->in && h->k->lent->norm.data ? tx_norm_again(c, h->in, &saved->norm, x) : TX_OK;
+}
+
+/* 4, 3  The gradient of what the branch made, by d of the sum: d itself where nothing is between, else pushed. */
+static tx_status made_gradient(tx_ctx *c, const half *h, const tx_block_saved *a, tx_tensor *out, tx_tensor n)
+{
+    const tx_half_saved *saved = h->mlp ? &a->second : &a->first;
+    tx_tensor d = h->k->d, from = d;
+    bool scaled = h->scale != 1;
+    *out = d;
+    if (!h->mask.drop && !scaled && !h->out && n.dtype == d.dtype) return TX_OK;
+    *out = tx_push3(&c->acts, n.dtype, n.dim[0], n.dim[1], n.dim[2]);
+    tx_at_part(c, h->part);
+    if (h->mask.drop) {
+        TX_RUN(c, dropout_add_bwd, .dx = *out, .dy = d, .mask = h->mask);
+        from = *out;
     }
-    if (is_scaled(k))
-        TX_RUN(c, blend, .y = scratch, .x = d, .alpha = k->branch_scale);
-    else if (other)
-        TX_RUN(c, cast, .y = scratch, .x = d);
+    if (scaled) {
+        TX_RUN(c, blend, .y = *out, .x = from, .alpha = h->scale);
+        from = *out;
+    }
+    if (from.dtype != n.dtype) {
+        TX_RUN(c, cast, .y = *out, .x = from);
+        from = *out;
+    }
+    if (!h->out) return TX_OK;
+    tx_at_part(c, h->out_part);
+    return tx_norm_bwd(c, h->out, &saved->out, (tx_norm_gradient){ .d = *out, .dy = from }, saved->branch);
+}
+
+/* dx = attn'(dy), a rank's part of a sum.   @dx, @dy, @x [s, b, h] of all positions */
+static tx_status attention_bwd(tx_ctx *c, const half *h, const tx_block_saved *a, tx_tensor dx, tx_tensor dy,
+                               tx_tensor x)
+{
+    const tx_block_call *k = h->k;
+    const tx_attention_call attn = {
+        .x = x, .dx = dx, .dy = dy, .seen = k->seen, .position = k->position, .dropout = k->dropout
+    };
+    return tx_attention_layer_bwd(c, &h->w->attn, &a->attn, &attn);
+}
+
+/* dx = mlp'(dy), likewise. */
+static tx_status mlp_bwd(tx_ctx *c, const half *h, const tx_block_saved *a, tx_tensor dx, tx_tensor dy, tx_tensor x)
+{
+    const tx_block_call *k = h->k;
+    const tx_moe_call moe = {
+        .x = tx_as_rows(x), .dx = tx_as_rows(dx), .dy = tx_as_rows(dy), .pass = &k->pass, .random = k->dropout
+    };
+    tx_mlp_saved mlp = a->mlp;
+    mlp.dropout = k->dropout; /* forward's may be gone */
+    return h->w->moe ? tx_moe_bwd(c, h->w->moe, &a->moe, &moe) : tx_mlp_bwd(c, &h->w->mlp, &mlp, moe.dx, moe.dy, moe.x);
+}
+
+/* 4, 3, 2  dn = f'(branch'(g'(norm'(drop'(d))))). Where sequence parallelism splits them, the whole of dn takes the
+ * memory of the whole gradient that goes in. */
+static tx_status branch_bwd(tx_ctx *c, const half *h, const tx_block_saved *a, tx_tensor dn, tx_tensor n)
+{
+    size_t mark = tx_arena_mark(&c->acts);
+    tx_tensor d;
+    TX_TRY(made_gradient(c, h, a, &d, n));
+    tx_at_part(c, h->part);
+    tx_tensor x = tx_tp_room(c, &c->acts, n), dy = whole_of(h->k, d), dx = whole_of(h->k, dn);
+    TX_TRY(tx_tp_gather(c, dy, d));
+    TX_TRY(tx_tp_gather(c, x, n));
+    TX_TRY((h->mlp ? mlp_bwd : attention_bwd)(c, h, a, dx, dy, x));
+    TX_TRY(tx_tp_sum(c, dn, dx));
+    tx_arena_pop(&c->acts, mark);
     return TX_OK;
 }
 
-/* What a branch's backward takes: the whole of db, and the whole of the branch's input once more; where sequence
- * parallelism splits them, dn, what it gives, is the whole of db's memory. */
-static tx_status enter_bwd(tx_ctx *c, const tx_block_call *k, tx_tensor db, tx_tensor normed, tx_tensor *whole_normed)
+/* 1  From the gradient d of a half's sum, and dn of what went into its branch, to d of its x: the residual joins after
+ * the norm's backward, or before it where the residual is the norm's output. */
+static tx_status join(tx_ctx *c, const half *h, const tx_block_saved *a, tx_tensor dn, tx_tensor x)
 {
-    *whole_normed = tx_tp_room(c, &c->acts, normed);
-    TX_TRY(tx_tp_gather(c, whole_of(k, db), db));
-    return tx_tp_gather(c, *whole_normed, normed);
-}
-
-/* Half a layer in backward: its norm, and the norm's input x. */
-typedef struct half {
-    const tx_norm *norm;
-    const tx_norm_saved *saved;
-    tx_tensor x;
-} half;
-
-/* From the gradient d of a half's output and dn, of what went into its branch, to d of the half's input: the residual
- * joins after the norm's backward, or before it where the residual is the norm's output. */
-static tx_status join(tx_ctx *c, const tx_block *w, half of, tx_tensor d, tx_tensor dn)
-{
+    const tx_half_saved *saved = h->mlp ? &a->second : &a->first;
+    tx_tensor d = h->k->d;
     tx_norm_gradient g = { .d = d, .dy = dn, .dres = d };
-    if (w->residual_post_norm) {
+    if (!h->in) {
+        TX_RUN(c, add, .y = d, .a = dn, .b = d);
+        return TX_OK;
+    }
+    tx_at_part(c, h->norm_part);
+    if (h->w->residual_post_norm) {
         TX_RUN(c, add, .y = dn, .a = dn, .b = d);
         g.dres = (tx_tensor){ 0 };
     }
-    return tx_norm_bwd(c, of.norm, of.saved, g, of.x);
+    return tx_norm_bwd(c, h->in, &saved->norm, g, x);
 }
 
-/* dn = f'(mlp'(g'(drop'(d))))   @in what the forward's branch took */
-static tx_status mlp_branch_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_block_call *k,
-                                const branch_rooms *r, tx_tensor in)
+/* d = the gradient of x by d of the half's output, x being the residual as well.   @dn room */
+static tx_status half_bwd(tx_ctx *c, const half *h, const tx_block_saved *a, tx_tensor dn, tx_tensor x)
 {
-    size_t mark = tx_arena_mark(&c->acts);
-    tx_tensor db, x, dx = tx_as_rows(whole_of(k, r->dn));
-    tx_at_part(c, MLP);
-    TX_TRY(branch_gradient(c, &db, r->dropped, k, mask_of(w, k, TX_DROP_MLP_OUT)));
-    TX_TRY(enter_bwd(c, k, db, in, &x));
-    tx_tensor dy = tx_as_rows(whole_of(k, db));
-    if (w->moe)
-        TX_TRY(tx_moe_bwd(c, w->moe, &a->moe,
-                          &(tx_moe_call){ .x = x, .dx = dx, .dy = dy, .pass = &k->pass, .random = k->dropout }));
-    else {
-        tx_mlp_saved mlp = a->mlp;
-        mlp.dropout = k->dropout; /* forward's may be gone */
-        TX_TRY(tx_mlp_bwd(c, &w->mlp, &mlp, dx, dy, x));
-    }
-    TX_TRY(tx_tp_sum(c, r->dn, whole_of(k, r->dn)));
-    tx_arena_pop(&c->acts, mark);
-    return TX_OK;
+    const tx_half_saved *saved = h->mlp ? &a->second : &a->first;
+    const tx_norm_gradient in_place = { .d = h->k->d, .dy = h->k->d };
+    tx_tensor n;
+    /* 5  d = norm'(d) */
+    tx_at_part(c, h->norm_part);
+    if (h->last) TX_TRY(tx_norm_bwd(c, h->last, &saved->norm, in_place, saved->sum));
+    /* 4, 3, 2  dn   1  d += norm'(dn) */
+    TX_TRY(read_again(c, h, a, &n, x));
+    TX_TRY(branch_bwd(c, h, a, dn, n));
+    return join(c, h, a, dn, x);
 }
 
-/* dn = f'(attn'(g'(drop'(d)))) */
-static tx_status attention_branch_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_block_call *k,
-                                      const branch_rooms *r, tx_tensor in)
+/* Both branches get d before what they give is added to it. */
+static tx_status parallel_bwd(tx_ctx *c, const half *attention, const half *mlp, const tx_block_saved *a, tx_tensor dn)
 {
-    size_t mark = tx_arena_mark(&c->acts);
-    tx_tensor db;
-    tx_attention_call attn = {
-        .dx = whole_of(k, r->dn), .seen = k->seen, .position = k->position, .dropout = k->dropout
-    };
-    tx_at_part(c, ATTENTION);
-    TX_TRY(branch_gradient(c, &db, r->dropped, k, mask_of(w, k, TX_DROP_ATTENTION_OUT)));
-    TX_TRY(enter_bwd(c, k, db, in, &attn.x));
-    attn.dy = whole_of(k, db);
-    TX_TRY(tx_attention_layer_bwd(c, &w->attn, &a->attn, &attn));
-    TX_TRY(tx_tp_sum(c, r->dn, attn.dx));
-    tx_arena_pop(&c->acts, mark);
-    return TX_OK;
-}
-
-static tx_status pre_norm_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_block_call *k,
-                              const branch_rooms *r)
-{
-    bool again = k->lent->norm.data; /* both norms wrote there, and other layers since */
-    half first = { &w->ln1, &a->ln1, k->x }, second = { &w->ln2, &a->ln2, a->x1 };
-    /* 6, 5  dn   4  d += norm'(dn) */
-    tx_at_part(c, LN2);
-    if (again) TX_TRY(tx_norm_again(c, &w->ln2, &a->ln2, a->x1));
-    TX_TRY(mlp_branch_bwd(c, w, a, k, r, a->ln2.y));
-    tx_at_part(c, LN2);
-    TX_TRY(join(c, w, second, k->d, r->dn));
-    /* 3, 2  dn   1  d += norm'(dn) */
-    if (again) TX_TRY(tx_norm_again(c, &w->ln1, &a->ln1, k->x));
-    TX_TRY(attention_branch_bwd(c, w, a, k, r, shaped(&a->ln1, k->d)));
-    tx_at_part(c, LN1);
-    return join(c, w, first, k->d, r->dn);
-}
-
-static tx_status post_norm_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_block_call *k,
-                               const branch_rooms *r)
-{
-    tx_tensor d = k->d;
-    const tx_norm_gradient in_place = { .d = d, .dy = d };
-    /* 6  d = norm'(d)   5, 4  d += dn */
-    tx_at_part(c, POST_LN2);
-    TX_TRY(tx_norm_bwd(c, &w->ln2, &a->ln2, in_place, a->x2));
-    tx_at_part(c, LN2);
-    if (k->lent->norm.data) TX_TRY(tx_norm_again(c, &w->ln1, &a->ln1, a->x1));
-    TX_TRY(mlp_branch_bwd(c, w, a, k, r, a->ln1.y));
-    TX_RUN(c, add, .y = d, .a = r->dn, .b = d);
-    /* 3  d = norm'(d)   2, 1  d += dn */
-    tx_at_part(c, LN2);
-    TX_TRY(tx_norm_bwd(c, &w->ln1, &a->ln1, in_place, a->x1));
-    TX_TRY(attention_branch_bwd(c, w, a, k, r, k->x));
-    TX_RUN(c, add, .y = d, .a = r->dn, .b = d);
-    return TX_OK;
+    tx_tensor x = attention->k->x, n, more = tx_push3(&c->acts, dn.dtype, dn.dim[0], dn.dim[1], dn.dim[2]);
+    TX_TRY(read_again(c, mlp->in ? mlp : attention, a, &n, x));
+    TX_TRY(branch_bwd(c, mlp, a, more, n));
+    if (mlp->in) TX_TRY(read_again(c, attention, a, &n, x));
+    TX_TRY(branch_bwd(c, attention, a, dn, n));
+    if (mlp->in)
+        TX_TRY(join(c, mlp, a, more, x));
+    else
+        TX_RUN(c, add, .y = dn, .a = dn, .b = more);
+    return join(c, attention, a, dn, x);
 }
 
 tx_status tx_block_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_block_call *k)
 {
-    int64_t s = k->d.dim[0], b = k->d.dim[1], h = k->d.dim[2];
-    tx_dtype t = w->ln1.gamma.value.dtype;
+    const half attention = half_of(w, k, false), mlp = half_of(w, k, true);
     size_t mark = tx_arena_mark(&c->acts);
-    const branch_rooms r = { .dropped = tx_push3(&c->acts, t, s, b, h), .dn = tx_push3(&c->acts, t, s, b, h) };
+    tx_tensor d = k->d, dn = tx_push3(&c->acts, value_type(w), d.dim[0], d.dim[1], d.dim[2]);
     tx_at_layer(c, w->layer);
-    TX_TRY((w->post_norm ? post_norm_bwd : pre_norm_bwd)(c, w, a, k, &r));
+    if (w->halves != TX_IN_TURN) {
+        TX_TRY(parallel_bwd(c, &attention, &mlp, a, dn));
+    } else {
+        if (w->post_norm && k->lent->norm.data)
+            TX_TRY(tx_norm_again(c, &w->ln1, &a->first.norm, a->first.sum)); /* x1 */
+        TX_TRY(half_bwd(c, &mlp, a, dn, a->x1));
+        TX_TRY(half_bwd(c, &attention, a, dn, k->x));
+    }
     tx_at_layer(c, 0);
     tx_arena_pop(&c->acts, mark);
     return TX_OK;

@@ -7,15 +7,18 @@
 
 /* What a layer may be without: the traits in tx_dims that its table's rows ask for. */
 enum {
-    TX_WITH_BIAS = 1,
-    TX_WITH_BETA = 2,
-    TX_WITH_PRE_NORM = 4,
-    TX_WITH_POST_NORM = 8,
-    TX_WITH_MLP = 16,
-    TX_WITH_QKV_BIAS = 32,
-    TX_WITH_QK_NORM = 64,
-    TX_WITH_SINK = 1 << 20,
-    TX_WITH_QK_WHOLE = 1 << 24
+    TX_WITH_BIAS = 1 << 0, /* of the MLP */
+    TX_WITH_BETA = 1 << 1,
+    TX_WITH_PRE_NORM = 1 << 2, /* in front of attention */
+    TX_WITH_POST_NORM = 1 << 3,
+    TX_WITH_MLP = 1 << 4,
+    TX_WITH_QKV_BIAS = 1 << 5,
+    TX_WITH_QK_NORM = 1 << 6,
+    TX_WITH_DENSE_BIAS = 1 << 10, /* of attention's second product */
+    TX_WITH_MLP_NORM = 1 << 11,   /* in front of the MLP */
+    TX_WITH_OUT_NORMS = 1 << 12,  /* of what both give */
+    TX_WITH_SINK = 1 << 13,
+    TX_WITH_QK_WHOLE = 1 << 14
 };
 
 typedef struct tx_mlp {

@@ -82,7 +82,7 @@ tx_status tx_norm_bwd(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_no
     tx_tensor dgamma, dots, dbeta = { 0 }, rows = tx_as_rows(x), dy = tx_as_rows(g.dy);
     TX_TRY(sum_rows(c, w, &dots, &(tx_row_dots_args){ .a = dy, .b = rows, .gamma = factor_of(w, a) }));
     TX_TRY(gradient_of(c, &w->gamma, &dgamma));
-    if (w->kind == TX_LAYERNORM) TX_TRY(gradient_of(c, &w->beta, &dbeta));
+    if (w->beta.value.data) TX_TRY(gradient_of(c, &w->beta, &dbeta));
     if (w->kind == TX_RMSNORM)
         TX_RUN(c, rmsnorm_bwd, .dx = tx_as_rows(g.d), .dgamma = dgamma, .dy = dy, .x = rows, .dres = dres,
                .gamma = factor_of(w, a), .rs = a->rs, .dots = dots, .columns = w->of_ranks ? columns_of(c, rows) : 0);

@@ -8,7 +8,7 @@
 typedef enum tx_norm_kind { TX_LAYERNORM, TX_RMSNORM } tx_norm_kind;
 
 typedef struct tx_norm {
-    tx_weight gamma, beta; /* [h]; RMSNorm has no beta */
+    tx_weight gamma, beta; /* [h]; beta may be absent, and RMSNorm has none */
     tx_norm_kind kind;
     double eps;
     bool plus_one; /* the factor is 1 + gamma */

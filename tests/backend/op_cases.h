@@ -109,13 +109,14 @@ static void assert_same_bits(tx_tensor a, tx_tensor b)
     assert_memory_equal(a.data, b.data, (size_t)tx_numel(a) * tx_dtype_size(a.dtype));
 }
 
-/* p: rows, h, with dres */
+/* p: rows, h, with dres, without beta */
 static void layernorm(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t rows = p[0], h = p[1];
     tx_tensor x = RAND(S, rows, h), gamma = RAND(V, h), beta = RAND(V, h), dy = RAND(V, rows, h);
     tx_tensor dres = RAND(S, rows, h), y = ZEROS(V, rows, h), mu = ZEROS(TX_F32, rows), rs = ZEROS(TX_F32, rows);
     tx_tensor dx = ZEROS(S, rows, h), dgamma = RAND(TX_F32, h), dbeta = RAND(TX_F32, h);
+    if (p[3]) beta.data = dbeta.data = NULL;
     RUN(c, layernorm_fwd, .y = y, .mu = mu, .rs = rs, .x = x, .gamma = gamma, .beta = beta, .eps = 1e-5);
     if (!p[2]) dres.data = NULL;
     RUN(c, layernorm_bwd, .dx = dx, .dgamma = dgamma, .dbeta = dbeta, .dy = dy, .x = x, .dres = dres, .gamma = gamma,
@@ -128,7 +129,7 @@ static void layernorm(tx_ctx *c, const int64_t *p, results *o)
     for (int64_t i = 0; i < rows; i++) rs_max = fmax(rs_max, tx__ref_load(rs, i));
     out_rest(o, "dx", dx, 64, h < 3 ? rs_max : 0);
     out(o, "dgamma", dgamma, 64);
-    out(o, "dbeta", dbeta, 64);
+    if (dbeta.data) out(o, "dbeta", dbeta, 64);
     /* in place of dres or of dy */
     tx_tensor place = dres.data ? dres : dy;
     if (place.dtype != S) return;
@@ -549,7 +550,28 @@ static void distill(tx_ctx *c, const int64_t *p, results *o)
     out(o, "t", t, 16);
 }
 
-/* p: rows, h, v, n_valid, weight, accumulate, bias, the teacher's h */
+/* p: rows, v, extra row length, percent of the scale, of the cap */
+static void softcap(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t rows = p[0], v = p[1];
+    const tx_logit_form form = { .scale = (double)p[3] / 100, .cap = (double)p[4] / 100 };
+    tx_tensor x = RAND(TX_F32, rows, v + p[2]), y = RAND(TX_F32, rows, v), dy = RAND(TX_F32, rows, v), part = x;
+    tx_tensor dx = ZEROS(V, rows, v), of = { 0 };
+    part.dim[1] = v;
+    scale_up(x, 4);
+    RUN(c, softcap_fwd, .y = y, .x = part, .form = form);
+    RUN(c, softcap_fwd, .y = part, .x = part, .form = form);
+    if (p[4]) of = y;
+    RUN(c, softcap_bwd, .dx = dx, .dy = dy, .y = of, .form = form);
+    out(o, "y", y, 8);
+    out(o, "x", x, 8); /* and what lies between its rows is as it was */
+    out(o, "dx", dx, 16);
+    if (V != TX_F32) return;
+    RUN(c, softcap_bwd, .dx = dy, .dy = dy, .y = of, .form = form);
+    assert_same_bits(dy, dx);
+}
+
+/* p: rows, h, v, n_valid, weight, accumulate, bias, the teacher's h, percent of the logits' cap */
 static void head_loss(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t rows = p[0], h = p[1], v = p[2];
@@ -561,13 +583,15 @@ static void head_loss(tx_ctx *c, const int64_t *p, results *o)
     scale_up(w, 0.3);
     if (!p[4]) weight.data = NULL;
     tx_teacher_head teacher = { .temperature = 2, .factor = 0.5, .scale = 0.3 };
+    const tx_logit_form form = { .scale = p[8] ? 0.7 : 0, .cap = (double)p[8] / 100 };
     if (p[7]) {
         teacher.loss = ZEROS(TX_F32, rows);
         teacher.x = RAND(V, rows, p[7]);
         teacher.w = RAND(V, v, p[7]);
+        if (p[8]) teacher.bias = RAND(V, v), teacher.form.cap = 3;
     }
     RUN(c, head_loss, .loss = loss, .dx = dx, .dw = dw, .x = x, .w = w, .bias = bias, .dbias = dbias, .y = y,
-        .weight = weight, .n_valid = p[3], .accumulate = p[5], .teacher = teacher);
+        .weight = weight, .n_valid = p[3], .accumulate = p[5], .teacher = teacher, .form = form);
     out(o, "loss", loss, 32);
     if (p[7]) out(o, "taught", teacher.loss, 64);
     if (p[4]) out(o, "dx", dx, 64 + one_rounding()); /* dz is rounded */
@@ -575,7 +599,7 @@ static void head_loss(tx_ctx *c, const int64_t *p, results *o)
     if (dbias.data) out(o, "dbias", dbias, 64 + one_rounding());
 }
 
-/* p: s, b, h, rows here, with positions, first row and rows of the whole, types of tokens */
+/* p: s, b, h, rows here, with positions, first row and rows of the whole, types of tokens, percent of words' factor */
 static void embedding(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t s = p[0], b = p[1], h = p[2], v = p[3];
@@ -590,11 +614,12 @@ static void embedding(tx_ctx *c, const int64_t *p, results *o)
         kind = RAND(V, p[7], h);
         dkind = RAND(TX_F32, p[7], h);
     }
+    double scale = (double)p[8] / 100;
     RUN(c, embedding_fwd, .y = y, .token = token, .position = position, .type = type, .word = word, .pos = pos,
-        .kind = kind, .shard = shard);
-    out(o, "y", y, p[7] ? 2 : 1);
+        .kind = kind, .shard = shard, .scale = scale);
+    out(o, "y", y, p[8] ? 4 : p[7] ? 2 : 1);
     RUN(c, embedding_bwd, .dword = dword, .dpos = dpos, .dkind = dkind, .dy = y, .token = token, .position = position,
-        .type = type, .shard = shard);
+        .type = type, .shard = shard, .scale = scale);
     out(o, "dword", dword, 16);
     if (p[4]) out(o, "dpos", dpos, 16);
     if (p[7]) out(o, "dkind", dkind, 16);
@@ -1091,6 +1116,9 @@ static const op_case cases[] = {
     { "layernorm 3x17", layernorm, { 3, 17, 1 } },
     { "layernorm 65x80", layernorm, { 65, 80, 0 } },
     { "layernorm 130x768", layernorm, { 130, 768, 1 } },
+    { "layernorm without beta 3x17", layernorm, { 3, 17, 1, 1 } },
+    { "layernorm without beta 65x80", layernorm, { 65, 80, 0, 1 } },
+    { "layernorm without beta 33x768", layernorm, { 33, 768, 1, 1 } },
     { "gelu tanh 1", activation, { 1, TX_GELU_TANH } },
     { "gelu tanh 17", activation, { 17, TX_GELU_TANH } },
     { "gelu tanh 100003", activation, { 100003, TX_GELU_TANH } },
@@ -1099,6 +1127,7 @@ static const op_case cases[] = {
     { "gelu erf 100003", activation, { 100003, TX_GELU_ERF } },
     { "squared relu 1", activation, { 1, TX_SQUARED_RELU } },
     { "squared relu 1003", activation, { 1003, TX_SQUARED_RELU } },
+    { "relu 1003", activation, { 1003, TX_RELU } },
     { "tanh 1", activation, { 1, TX_TANH } },
     { "tanh 67", activation, { 67, TX_TANH } },
     { "tanh 100003", activation, { 100003, TX_TANH } },
@@ -1115,6 +1144,8 @@ static const op_case cases[] = {
     { "swiglu, gate second 17x65", glu, { 17, 65, TX_GLU_SILU, 1 } },
     { "geglu 17x65", glu, { 17, 65, TX_GLU_GELU } },
     { "geglu, gate second 3x2500", glu, { 3, 2500, TX_GLU_GELU, 1 } },
+    { "geglu of tanh 17x65", glu, { 17, 65, TX_GLU_GELU_TANH } },
+    { "geglu of tanh, gate second 3x2500", glu, { 3, 2500, TX_GLU_GELU_TANH, 1 } },
     { "reglu 17x65", glu, { 17, 65, TX_GLU_RELU } },
     { "reglu, gate second 3x2500", glu, { 3, 2500, TX_GLU_RELU, 1 } },
     { "liglu 17x65", glu, { 17, 65, TX_GLU_LINEAR } },
@@ -1278,12 +1309,21 @@ static const op_case cases[] = {
     { "head_loss with a teacher and a bias", head_loss, { 65, 33, 17, 17, 1, 0, 1, 8 } },
     { "head_loss with a bias 17x16", head_loss, { 17, 16, 640, 509, 1, 1, 1 } },
     { "head_loss with a bias 65x33", head_loss, { 65, 33, 17, 17, 1, 0, 1 } },
+    { "head_loss of capped logits 17x16", head_loss, { 17, 16, 640, 509, 1, 1, 1, 0, 150 } },
+    { "head_loss of capped logits, loss only", head_loss, { 3, 65, 17, 17, 0, 0, 0, 0, 150 } },
+    { "head_loss of capped logits with a teacher", head_loss, { 65, 33, 17, 17, 1, 0, 1, 8, 200 } },
+    { "softcap 17x640", softcap, { 17, 640, 0, 100, 300 } },
+    { "softcap 3x1003 of 1010, scaled", softcap, { 3, 1003, 7, 70, 3000 } },
+    { "logits scaled 65x33", softcap, { 65, 33, 0, 625, 0 } },
     { "head_loss with a bias, loss only", head_loss, { 3, 65, 17, 17, 0, 0, 1 } },
     { "embedding 3x1", embedding, { 3, 1, 17, 5, 1 } },
     { "embedding 65x2", embedding, { 65, 2, 260, 11, 1 } },
     { "embedding without positions", embedding, { 17, 3, 65, 50, 0 } },
     { "embedding, rows 10 to 29 of 50", embedding, { 17, 3, 65, 20, 0, 10, 50 } },
     { "embedding, rows 40 on with positions", embedding, { 17, 2, 65, 10, 1, 40, 50 } },
+    { "embedding with a factor 65x2", embedding, { 65, 2, 260, 11, 1, 0, 0, 0, 2263 } },
+    { "embedding with a factor, rows 10 to 29 of 50", embedding, { 17, 3, 65, 20, 0, 10, 50, 0, 50 } },
+    { "embedding with a factor of few words 300x2", embedding, { 300, 2, 24, 3, 0, 0, 0, 0, 1200 } },
     { "embedding with types 1x1", embedding, { 1, 1, 1, 5, 1, 0, 0, 2 } },
     { "embedding with types 65x2", embedding, { 65, 2, 260, 11, 1, 0, 0, 2 } },
     { "embedding with types only", embedding, { 17, 3, 65, 50, 0, 0, 0, 3 } },

@@ -82,6 +82,14 @@ static void test_layernorm(void **state)
     for (int64_t i = 0; i < tx_numel(dgamma); i++) ((double *)dgamma.data)[i] /= 2, ((double *)dbeta.data)[i] /= 2;
     check_grad("2 dgamma", k.gamma, dgamma, layernorm_loss, &k);
     check_grad("2 dbeta", k.beta, dbeta, layernorm_loss, &k);
+    /* without beta */
+    tx_tensor alone = ZEROS(t, 3, 7), of_gamma = ZEROS(t, 7);
+    k.beta.data = NULL;
+    layernorm_loss(&k);
+    RUN(&ctx, layernorm_bwd, .dx = alone, .dgamma = of_gamma, .dy = k.dy, .x = k.x, .gamma = k.gamma, .mu = k.mu,
+        .rs = k.rs);
+    check_grad("dgamma without beta", k.gamma, of_gamma, layernorm_loss, &k);
+    for (int64_t i = 0; i < 21; i++) assert_true(tx__ref_load(alone, i) == tx__ref_load(dx, i));
     pool_free();
 }
 
@@ -187,14 +195,16 @@ static void test_activation(void **state)
     static const double relu_y[] = { 0, 0, 0, 0, 0.25, 1, 9 };
     static const double plain_y[] = { -0.995054753686730451, -0.761594155955764888, -0.462117157260009758, 0,
                                       0.462117157260009758,  0.761594155955764888,  0.995054753686730451 };
-    static const double *const expect[] = { tanh_y, erf_y, relu_y, plain_y };
-    for (tx_activation kind = TX_GELU_TANH; kind <= TX_TANH; kind++) {
+    static const double kept_y[] = { 0, 0, 0, 0, 0.5, 1, 3 };
+    static const double *const expect[] = { tanh_y, erf_y, relu_y, plain_y, kept_y };
+    for (tx_activation kind = TX_GELU_TANH; kind <= TX_RELU; kind++) {
         activation_case k = { ZEROS(TX_F64, 7), ZEROS(TX_F64, 7), RAND(TX_F64, 7), kind };
         memcpy(k.x.data, at, sizeof at);
         activation_loss(&k);
         for (int64_t i = 0; i < 7; i++) ASSERT_NEAR(tx__ref_load(k.y, i), expect[kind][i], 1e-14, "activation");
         tx_tensor dx = ZEROS(TX_F64, 7);
-        if (kind == TX_SQUARED_RELU) ((double *)k.x.data)[3] = 0.1; /* a quotient across its bend says nothing */
+        if (kind == TX_SQUARED_RELU || kind == TX_RELU)
+            ((double *)k.x.data)[3] = 0.1; /* a quotient across its bend says nothing */
         RUN(&ctx, activation_bwd, .dx = dx, .dy = k.dy, .x = k.x, .kind = kind);
         check_grad("dx", k.x, dx, activation_loss, &k);
     }
@@ -224,9 +234,10 @@ static void test_glu(void **state)
     const double expected[][2] = { { -2 / (1 + exp(2)), 3 / (1 + exp(-3)) },
                                    { -2 * 0.5 * erfc(sqrt(2)), 3 * 0.5 * erfc(-3 / sqrt(2)) },
                                    { 0, 3 },
-                                   { -2, 3 } };
-    for (int i = 0; i < 8; i++) {
-        glu_case k = { ZEROS(t, 3, 5), RAND(t, 3, 10), RAND(t, 3, 5), (tx_glu)(i % 4), i >= 4 };
+                                   { -2, 3 },
+                                   { -0.0454023059122249, 2.99636260791822698 } };
+    for (int i = 0; i < 10; i++) {
+        glu_case k = { ZEROS(t, 3, 5), RAND(t, 3, 10), RAND(t, 3, 5), (tx_glu)(i % 5), i >= 5 };
         tx_tensor dx = ZEROS(t, 3, 10);
         ((double *)k.x.data)[11] = -2, ((double *)k.x.data)[16] = 3; /* row 1, column 1: both halves */
         glu_loss(&k);
@@ -494,13 +505,14 @@ static void test_attention_past(void **state)
 
 typedef struct embedding_case {
     tx_tensor y, word, pos, kind, token, position, type, dy;
+    double scale;
 } embedding_case;
 
 static double embedding_loss(void *user)
 {
     embedding_case *k = user;
     RUN(&ctx, embedding_fwd, .y = k->y, .token = k->token, .position = k->position, .word = k->word, .pos = k->pos,
-        .kind = k->kind, .type = k->type);
+        .kind = k->kind, .type = k->type, .scale = k->scale);
     return weighted(k->y, k->dy);
 }
 
@@ -515,19 +527,21 @@ static void test_embedding(void **state)
                          indices(ZEROS(TX_I32, 4, 2), 0, 5),
                          indices(ZEROS(TX_I32, 4, 2), 0, 4),
                          indices(ZEROS(TX_I32, 4, 2), 0, 2),
-                         RAND(t, 4, 2, 3) };
+                         RAND(t, 4, 2, 3),
+                         1 };
     tx_tensor table[2] = { k.pos, k.kind };
-    for (int with = 0; with < 4; with++) { /* positions, types */
+    for (int with = 0; with < 8; with++) { /* positions, types, a factor of words */
         tx_tensor dword = ZEROS(t, 5, 3), dpos = ZEROS(t, 4, 3), dkind = ZEROS(t, 2, 3), none = { 0 };
         k.pos = with & 1 ? table[0] : none;
         k.kind = with & 2 ? table[1] : none;
+        k.scale = with & 4 ? 3 : 0;
         embedding_loss(&k);
-        double want = tx__ref_load(k.word, ((int32_t *)k.token.data)[7] * 3 + 2);
+        double want = (with & 4 ? 3 : 1) * tx__ref_load(k.word, ((int32_t *)k.token.data)[7] * 3 + 2);
         if (with & 1) want += tx__ref_load(k.pos, ((int32_t *)k.position.data)[7] * 3 + 2);
         if (with & 2) want += tx__ref_load(k.kind, ((int32_t *)k.type.data)[7] * 3 + 2);
         assert_true(tx__ref_load(k.y, 7 * 3 + 2) == want);
         RUN(&ctx, embedding_bwd, .dword = dword, .dpos = with & 1 ? dpos : none, .dkind = with & 2 ? dkind : none,
-            .dy = k.dy, .token = k.token, .position = k.position, .type = k.type);
+            .dy = k.dy, .token = k.token, .position = k.position, .type = k.type, .scale = k.scale);
         check_grad("dword", k.word, dword, embedding_loss, &k);
         if (with & 1) check_grad("dpos", k.pos, dpos, embedding_loss, &k);
         if (with & 2) check_grad("dkind", k.kind, dkind, embedding_loss, &k);
@@ -581,6 +595,27 @@ static void test_head_loss(void **state)
     for (int64_t i = 0; i < 4; i++) assert_true(tx__ref_load(dx, 2 * 4 + i) == 0);
     for (int64_t i = 7 * 4; i < 9 * 4; i++) assert_true(tx__ref_load(dw, i) == 0); /* rows that pad are never trained */
     pool_free();
+}
+
+typedef struct formed_case {
+    head_case head;
+    tx_logit_form form;
+    tx_teacher_head teacher;
+    tx_tensor dx; /* nobody reads it */
+} formed_case;
+
+/* With weight, as a teacher needs it; what it writes beside losses goes nowhere. */
+static double formed_loss(void *user)
+{
+    formed_case *k = user;
+    const head_case *h = &k->head;
+    RUN(&ctx, head_loss, .loss = h->loss, .dx = k->dx, .x = h->x, .w = h->w, .bias = h->bias, .y = h->y,
+        .weight = h->weight, .n_valid = h->n_valid, .z_weight = head_z, .z_loss = h->z_loss, .teacher = k->teacher,
+        .form = k->form);
+    double sum = weighted(h->loss, h->weight) + weighted(h->z_loss, h->weight);
+    for (int64_t i = 0; k->teacher.loss.data && i < h->x.dim[0]; i++)
+        sum += k->teacher.scale * tx__ref_load(k->teacher.loss, i);
+    return sum;
 }
 
 /* A part's statistics, of the other part, too: two contexts would be two threads, so the parts take turns. */
@@ -649,7 +684,10 @@ static void test_head_loss_bias(void **state)
                             .y = k.y,
                             .weight = k.weight,
                             .n_valid = VALID };
-    ASSERT_FAILS(tx_op_head_loss(&ctx, &a), TX_ERR_SHAPE, "dbias=absent");
+    tx_tensor frozen = ZEROS(t, ROWS, H); /* neither dw nor dbias */
+    a.dx = frozen, a.dw.data = NULL, a.z_weight = head_z;
+    ASSERT_OK(tx_op_head_loss(&ctx, &a));
+    for (int64_t i = 0; i < ROWS * H; i++) assert_true(tx__ref_load(frozen, i) == tx__ref_load(dx, i));
     a.dbias = tx_slice1(dbias, 0, HALF);
     ASSERT_FAILS(tx_op_head_loss(&ctx, &a), TX_ERR_SHAPE, "dbias as bias");
     a.dbias = dbias;
@@ -657,6 +695,63 @@ static void test_head_loss_bias(void **state)
     ASSERT_FAILS(tx_op_head_loss(&ctx, &a), TX_ERR_SHAPE, "bias [v]");
     a.bias.data = NULL;
     ASSERT_FAILS(tx_op_head_loss(&ctx, &a), TX_ERR_SHAPE, "bias=absent");
+    pool_free();
+}
+
+/* Capped and scaled logits, with all that may come together: bias, z-loss, a teacher whose own are capped otherwise;
+ * and the vocabulary in two parts. */
+static void test_head_loss_formed(void **state)
+{
+    (void)state;
+    const tx_dtype t = TX_F64;
+    enum { ROWS = 5, H = 4, V = 8, VALID = 7 };
+    const tx_logit_form forms[] = { { .cap = 1.5 }, { .scale = 0.7 }, { .scale = 0.5, .cap = 2 } };
+    for (int i = 0; i < 6; i++) {
+        formed_case k = { .head = { ZEROS(t, ROWS), RAND(t, ROWS, H), RAND(t, V, H),
+                                    indices(ZEROS(TX_I32, ROWS), 0, VALID), RAND(t, ROWS), RAND(t, V), ZEROS(t, ROWS),
+                                    VALID },
+                          .form = forms[i % 3],
+                          .dx = ZEROS(t, ROWS, H) };
+        tx_tensor dx = ZEROS(t, ROWS, H), dw = ZEROS(t, V, H), dbias = ZEROS(t, V), dx2 = ZEROS(t, ROWS, H);
+        if (i >= 3)
+            k.teacher = (tx_teacher_head){ .loss = ZEROS(t, ROWS),
+                                           .x = RAND(t, ROWS, 3),
+                                           .w = RAND(t, V, 3),
+                                           .bias = RAND(t, V),
+                                           .temperature = 2,
+                                           .factor = 0.5,
+                                           .scale = 1,
+                                           .form = { .scale = 2, .cap = 1 } };
+        RUN(&ctx, head_loss, .loss = k.head.loss, .dx = dx, .dw = dw, .x = k.head.x, .w = k.head.w, .bias = k.head.bias,
+            .dbias = dbias, .y = k.head.y, .weight = k.head.weight, .n_valid = VALID, .z_weight = head_z,
+            .teacher = k.teacher, .form = k.form);
+        check_grad("dx", k.head.x, dx, formed_loss, &k);
+        check_grad("dw", k.head.w, dw, formed_loss, &k);
+        check_grad("dbias", k.head.bias, dbias, formed_loss, &k);
+        if (k.teacher.loss.data) continue;
+        for (int part = 0; part < 2; part++) {
+            enum { HALF = V / 2 };
+            tx_tensor stats = ZEROS(t, ROWS, 4), z = ZEROS(t, ROWS, HALF), none = { 0 };
+            int64_t other = 1 - part;
+            RUN(&ctx, gemm, .c = z, .a = k.head.x, .b = tx_slice_rows(k.head.w, other * HALF, HALF),
+                .bias = tx_slice1(k.head.bias, other * HALF, HALF), .trans_b = true);
+            RUN(&ctx, softcap_fwd, .y = z, .x = z, .form = k.form);
+            RUN(&ctx, cross_entropy_part, .stats = stats, .z = z, .y = k.head.y,
+                .classes = { other * HALF, other ? VALID - HALF : HALF, VALID });
+            other_stats = stats, own_part = part;
+            tx_tensor part_dx = ZEROS(t, ROWS, H);
+            RUN(&ctx, head_loss, .loss = k.head.loss, .dx = part_dx, .dw = none, .x = k.head.x,
+                .w = tx_slice_rows(k.head.w, part * HALF, HALF), .bias = tx_slice1(k.head.bias, part * HALF, HALF),
+                .y = k.head.y, .weight = k.head.weight, .n_valid = VALID, .n_parts = 2, .part = part,
+                .exchange = exchange_of_two, .z_weight = head_z, .form = k.form);
+            RUN(&ctx, add, .y = dx2, .a = dx2, .b = part_dx);
+        }
+        for (int64_t j = 0; j < ROWS * H; j++)
+            ASSERT_NEAR(tx__ref_load(dx2, j), tx__ref_load(dx, j), 1e-12, "dx of both parts");
+    }
+    head_case k = { ZEROS(t, 2), RAND(t, 2, 3), RAND(t, 4, 3), ZEROS(TX_I32, 2), { 0 }, { 0 }, { 0 }, 4 };
+    tx_head_loss_args a = { .loss = k.loss, .x = k.x, .w = k.w, .y = k.y, .n_valid = 4, .form.cap = -1 };
+    ASSERT_FAILS(tx_op_head_loss(&ctx, &a), TX_ERR_ARG, "cap -1 of logits");
     pool_free();
 }
 
@@ -817,6 +912,7 @@ int main(void)
         cmocka_unit_test(test_embedding),
         cmocka_unit_test(test_head_loss),
         cmocka_unit_test(test_head_loss_bias),
+        cmocka_unit_test(test_head_loss_formed),
         cmocka_unit_test(test_head_loss_chunks),
         cmocka_unit_test(test_teacher),
         cmocka_unit_test(test_cross_entropy),

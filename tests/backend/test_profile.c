@@ -79,6 +79,8 @@ static void costs_of_products(void)
     COSTS(head_loss, PRODUCT, 3 * 2 * 6 * 4 * 8 + 2 * 6 * 5 * 8, 4 * (24 + 32 + 6 + 6 + 6 + 24 + 32 + 30 + 40 + 6),
           .loss = v, .x = F32(6, 4), .w = F32(8, 4), .y = y, .weight = v, .dx = F32(6, 4), .dw = F32(8, 4),
           .teacher = { .loss = v, .x = F32(6, 5), .w = F32(8, 5) });
+    COSTS(softcap_fwd, MEMORY, 0, 4 * 2 * 48, .y = F32(6, 8), .x = F32(6, 8));
+    COSTS(softcap_bwd, MEMORY, 0, 4 * 2 * 48 + 2 * 48, .dx = B16(6, 8), .dy = F32(6, 8), .y = F32(6, 8));
 }
 
 /* s 5, b 2, groups 2, heads of a group 3, d 4 */

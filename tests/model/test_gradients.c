@@ -105,7 +105,8 @@ static tx_tensor draw(uint64_t seed, int64_t rows, int64_t n)
 /* What its head reads and its head's matrix; its sum has the weight of the others. */
 static void add_teacher(rig *r)
 {
-    r->batch.teacher = (tx_teaching){ draw(31, S * B, 6), draw(32, r->model->vocab_padded, 6) };
+    r->batch.teacher = (tx_teaching){ draw(31, S * B, 6), { .w = draw(32, r->model->vocab_padded, 6) } };
+    if (r->cfg->final_logit_softcap > 0) r->batch.teacher.head.form = (tx_logit_form){ .scale = 0.6, .cap = 2 };
     r->batch.scale = 0.5;
 }
 
@@ -146,7 +147,7 @@ static void demolish(rig *r)
     tx_batch_buffers(&r->batch, own);
     for (int i = 0; i < TX_BATCH_BUFFERS; i++) free(own[i]->data);
     free(r->batch.teacher.x.data);
-    free(r->batch.teacher.w.data);
+    free(r->batch.teacher.head.w.data);
     r->model->type->destroy(r->model);
     tx_ctx_deinit(&r->ctx);
     tx_config_free(r->cfg);
@@ -246,6 +247,24 @@ static const char *const models[] = {
     GPT "--num-experts 4 --moe-router-topk 2 --moe-shared-expert-intermediate-size 12 --moe-shared-expert-gate "
         "--swiglu --moe-ffn-hidden-size 8 "
         "--ffn-hidden-size 24" NO_DROPOUT,
+    GPT "--parallel-residual two_norms --embedding-scale 3 --residual-scale 0.7 --logits-scale 0.6 --relu" DROPOUT,
+    GPT "--parallel-residual one_norm --untie-embeddings-and-output-weights --output-bias --disable-attention-bias "
+        "--recompute-granularity selective" FADES DROPOUT,
+    GPT
+    "--parallel-residual one_norm --disable-norm-bias --qk-layernorm --logits-scale 0.5 "
+    "--disable-bias-linear --add-attention-dense-bias --gated-activation silu --ffn-hidden-size 24" DROPS NO_DROPOUT,
+    GPT
+    "--norm-placement both --embedding-scale 4 --final-logit-softcap 2 --gated-activation gelu_tanh "
+    "--ffn-hidden-size 24 --normalization rmsnorm --use-rotary-position-embeddings --disable-bias-linear" NO_DROPOUT,
+    GPT "--norm-placement both --final-logit-softcap 1.5 --z-loss-weight 0.3 --kd --load-teacher none --kd-temp 2 "
+        "--recompute-granularity selective --residual-scale 0.5" DROPS DROPOUT,
+    GPT "--norm-placement branch --gated-activation relu --ffn-hidden-size 24" FADES DROPS DROPOUT,
+    GPT "--norm-placement branch --num-experts 4 --topk 2 --moe-loss-coeff 0 --disable-moe-token-dropping "
+        "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1" NO_DROPOUT,
+    GPT "--parallel-residual two_norms --num-experts 4 --topk 2 --moe-loss-coeff 0 --disable-moe-token-dropping "
+        "--normalization rmsnorm" DROPOUT,
+    BERT "--parallel-residual two_norms --relu --embedding-scale 2 --disable-norm-bias" DROPOUT,
+    BERT "--norm-placement both" DROPOUT,
     GPT FADES NO_DROPOUT,
     GPT FADES DROPOUT,
     BERT FADES DROPOUT,

@@ -110,6 +110,13 @@ static void layernorm_1p(rig *r)
     r->fwd = norm_joined_fwd, r->bwd = norm_joined_bwd;
 }
 
+static void layernorm_without_bias(rig *r)
+{
+    r->norm = (tx_norm){ .kind = TX_LAYERNORM, .eps = 1e-5 };
+    add(r, "gamma", &r->norm.gamma, 1, H, 0, 0);
+    r->fwd = norm_joined_fwd, r->bwd = norm_joined_bwd;
+}
+
 static void rmsnorm(rig *r)
 {
     add_norm(r, &r->norm, TX_RMSNORM, false);
@@ -161,6 +168,16 @@ static void mlp_gelu(rig *r)
 static void mlp_gelu_erf_again(rig *r)
 {
     make_mlp(r, (tx_mlp){ .activation = TX_GELU_ERF, .recompute = true }, false);
+}
+
+static void mlp_relu(rig *r)
+{
+    make_mlp(r, (tx_mlp){ .activation = TX_RELU }, true);
+}
+
+static void mlp_geglu_tanh(rig *r)
+{
+    make_mlp(r, (tx_mlp){ .gated = true, .gate = TX_GLU_GELU_TANH }, false);
 }
 
 static void mlp_squared_relu(rig *r)
@@ -474,85 +491,7 @@ static void attention_documents(rig *r)
         for (int b = 0; b < B; b++) ((int32_t *)r->keys.first.data)[s * B + b] = s >= 2 + b ? 2 + b : 0;
 }
 
-static tx_block_call block_call(const rig *r)
-{
-    return (tx_block_call){ .x = r->x.value,
-                            .y = r->y,
-                            .d = r->x.grad,
-                            .seen = r->keys,
-                            .dropout = &r->key,
-                            .pass = r->pass,
-                            .lent = &r->lent };
-}
-
-static tx_status block_fwd(rig *r)
-{
-    const tx_block_call k = block_call(r);
-    return tx_block_fwd(&r->ctx, &r->block, &r->block_saved, &k);
-}
-
-static tx_status block_bwd(rig *r)
-{
-    if (!r->ctx.dry) memcpy(r->x.grad.data, r->dy.data, (size_t)tx_numel(r->dy) * tx_dtype_size(r->dy.dtype));
-    const tx_block_call k = block_call(r);
-    return tx_block_bwd(&r->ctx, &r->block, &r->block_saved, &k);
-}
-
-static void make_block(rig *r, tx_block w, tx_norm_kind kind, bool bias)
-{
-    r->block = w;
-    r->block.layer = 1;
-    add_norm(r, &r->block.ln1, kind, false);
-    add_attention(r, &r->block.attn, bias);
-    add_norm(r, &r->block.ln2, kind, false);
-    add_mlp(r, &r->block.mlp, bias);
-    r->fwd = block_fwd, r->bwd = block_bwd;
-}
-
-#define PLAIN .attn = { .n_groups = HEADS, .causal = true }, .mlp = { .activation = TX_GELU_TANH }
-
-static void block_gpt(rig *r)
-{
-    make_block(r, (tx_block){ PLAIN }, TX_LAYERNORM, true);
-}
-
-static void block_dropped(rig *r)
-{
-    make_block(r, (tx_block){ PLAIN, .p_drop = 0.25 }, TX_LAYERNORM, true);
-}
-
-static void block_residual_post_norm(rig *r)
-{
-    make_block(r, (tx_block){ PLAIN, .p_drop = 0.25, .residual_post_norm = true }, TX_LAYERNORM, true);
-}
-
-static void block_bert(rig *r)
-{
-    make_block(r, (tx_block){ PLAIN, .p_drop = 0.25, .post_norm = true }, TX_LAYERNORM, true);
-    r->block.attn.causal = false;
-}
-
-static void block_llama(rig *r)
-{
-    make_block(r,
-               (tx_block){ .attn = { .n_groups = 2, .causal = true, .n_rot = D },
-                           .mlp = { .gated = true, .gate = TX_GLU_SILU, .recompute = true } },
-               TX_RMSNORM, false);
-}
-
-static void block_experts(rig *r)
-{
-    block_dropped(r);
-    add_moe(r, (tx_moe){ .router.how = { .k = 2 } }, GELU, false);
-    r->block.moe = &r->moe;
-}
-
-/* Norms' outputs that lie where all layers' do, and are computed again. */
-static void block_norms_again(rig *r)
-{
-    block_dropped(r);
-    r->lent.norm = make(r->t, S * B, H, 0);
-}
+#include "block_cases.h"
 
 typedef struct layer_case {
     const char *name;
@@ -566,12 +505,15 @@ typedef struct layer_case {
 static const layer_case cases[] = {
     CASE(layernorm),
     CASE(layernorm_1p),
+    CASE(layernorm_without_bias),
     CASE(rmsnorm),
     CASE(rmsnorm_1p),
     CASE(mlp_gelu),
     CASE(mlp_gelu_erf_again),
     CASE(mlp_squared_relu),
+    CASE(mlp_relu),
     CASE(mlp_swiglu),
+    CASE(mlp_geglu_tanh),
     CASE(mlp_geglu_second_again),
     CASE(moe_first),
     CASE(moe_mixtral_again),
@@ -603,6 +545,14 @@ static const layer_case cases[] = {
     CASE(block_bert),
     CASE(block_llama),
     CASE(block_norms_again),
+    CASE(block_norms_out),
+    CASE(block_norms_both),
+    CASE(block_norms_both_again),
+    CASE(block_bert_again),
+    CASE(block_parallel_one_norm),
+    CASE(block_parallel_one_norm_again),
+    CASE(block_parallel_two_norms),
+    CASE(block_parallel_experts_again),
     CASE(block_experts),
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
@@ -635,6 +585,7 @@ static void finish(rig *r)
     free(r->keys.first.data);
     free(r->keys.n.data);
     free(r->lent.norm.data);
+    free(r->lent.branch.data);
     tx_ctx_deinit(&r->ctx);
 }
 

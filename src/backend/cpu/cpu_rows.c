@@ -34,7 +34,7 @@ tx_status tx__cpu_layernorm_fwd(tx_ctx *c, const tx_layernorm_fwd_args *a, void 
     TX_TRY(tx__cpu_need_float("layernorm_fwd", a->y));
     int64_t rows = a->x.dim[0], h = a->x.dim[1];
     const float *gamma = tx__cpu_get(c, a->gamma, 0, h, scratch);
-    const float *beta = tx__cpu_get(c, a->beta, 0, h, (float *)scratch + tx__lanes(h));
+    const float *beta = a->beta.data ? tx__cpu_get(c, a->beta, 0, h, (float *)scratch + tx__lanes(h)) : NULL;
     int parts = tx__cpu_parts(c, rows, h);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
@@ -90,7 +90,7 @@ tx_status tx__cpu_layernorm_bwd(tx_ctx *c, const tx_layernorm_bwd_args *a, void 
     }
     /* in the order of the parts */
     k->col_sum(a->dgamma.data, partial, TX_F32, parts, h, 2 * ld);
-    k->col_sum(a->dbeta.data, partial + ld, TX_F32, parts, h, 2 * ld);
+    if (a->dbeta.data) k->col_sum(a->dbeta.data, partial + ld, TX_F32, parts, h, 2 * ld);
     return TX_OK;
 }
 
@@ -319,20 +319,36 @@ static tx_status check_rows(const char *op, const char *name, tx_tensor index, t
     return table.data ? tx__check_index(op, name, index, 0, table.dim[0]) : TX_OK;
 }
 
-/* y[i] = the sum of up to three rows, which begin at element `at` of their tables */
-static void add_rows(tx_ctx *c, tx_tensor y, int64_t i, const tx_tensor *table, const int64_t *at, int n_rows)
+/* Rows of up to three tables that make a row of the embedding: they begin at element `at` of their tables, and the
+ * first one has a factor. */
+typedef struct looked_up {
+    tx_tensor table[3];
+    int64_t at[3];
+    int n;
+    float scale;
+} looked_up;
+
+/* y[i] = their sum */
+static void add_rows(tx_ctx *c, tx_tensor y, int64_t i, const looked_up *l)
 {
     int64_t h = y.dim[2];
-    if (n_rows == 0) memset(tx__cpu_at(y, i * h), 0, (size_t)h * tx_dtype_size(y.dtype));
-    if (n_rows == 1) tx__cpu_move(c, y, i * h, table[0], at[0], h);
-    if (n_rows < 2) return;
+    const tx_tensor *table = l->table;
+    const int64_t *at = l->at;
+    const tx__blend_step scaled = { .alpha = l->scale };
+    if (l->n == 0) memset(tx__cpu_at(y, i * h), 0, (size_t)h * tx_dtype_size(y.dtype));
+    if (l->n == 1 && l->scale == 1) tx__cpu_move(c, y, i * h, table[0], at[0], h);
+    if (l->n == 0 || (l->n == 1 && l->scale == 1)) return;
     float sum[TX__CPU_STRETCH], one[TX__CPU_STRETCH], other[TX__CPU_STRETCH];
     int64_t step = tx__cpu_stretch(table[0].dtype, h);
     for (int64_t j = 0; j < h; j += step) {
         int64_t some = tx__cpu_min(h - j, step);
         float *to = tx__cpu_dst(y, i * h + j, sum);
         const float *first = tx__cpu_get(c, table[0], at[0] + j, some, one);
-        for (int k = 1; k < n_rows; k++) {
+        if (l->scale != 1) {
+            tx__cpu_k(c)->blend(to, first, NULL, some, &scaled);
+            first = to;
+        }
+        for (int k = 1; k < l->n; k++) {
             tx__cpu_k(c)->add(to, first, tx__cpu_get(c, table[k], at[k] + j, some, other), some);
             first = to;
         }
@@ -354,13 +370,15 @@ tx_status tx__cpu_embedding_fwd(tx_ctx *c, const tx_embedding_fwd_args *a, void 
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(n, 1, parts, t);
         for (int64_t i = r.lo; i < r.hi; i++) {
-            tx_tensor table[3];
-            int64_t at[3], word = token[i] - a->shard.first;
-            int n_rows = 0;
-            if (word >= 0 && word < a->word.dim[0]) table[n_rows] = a->word, at[n_rows++] = word * h;
-            if (a->pos.data) table[n_rows] = a->pos, at[n_rows++] = position[i] * h;
-            if (a->kind.data) table[n_rows] = a->kind, at[n_rows++] = type[i] * h;
-            add_rows(c, a->y, i, table, at, n_rows);
+            looked_up l = { .scale = 1 };
+            int64_t word = token[i] - a->shard.first;
+            if (word >= 0 && word < a->word.dim[0]) {
+                l.scale = (float)tx__scale_or_1(a->scale);
+                l.table[l.n] = a->word, l.at[l.n++] = word * h;
+            }
+            if (a->pos.data) l.table[l.n] = a->pos, l.at[l.n++] = position[i] * h;
+            if (a->kind.data) l.table[l.n] = a->kind, l.at[l.n++] = type[i] * h;
+            add_rows(c, a->y, i, &l);
         }
     }
     return TX_OK;
@@ -399,6 +417,7 @@ static void add_words(tx_ctx *c, const tx_embedding_bwd_args *a, int64_t first, 
     const int32_t *token = a->token.data, *position = a->position.data;
     int64_t h = a->dy.dim[2], step = tx__cpu_stretch(a->dy.dtype, r.hi - r.lo);
     float room[TX__CPU_STRETCH];
+    const tx__blend_step added = { .alpha = 1, .beta = (float)tx__scale_or_1(a->scale) };
     for (int64_t i = first; i < end; i++)
         for (int64_t j = r.lo; j < r.hi; j += step) {
             int64_t some = tx__cpu_min(r.hi - j, step);
@@ -406,7 +425,10 @@ static void add_words(tx_ctx *c, const tx_embedding_bwd_args *a, int64_t first, 
             int64_t row = token[i] - a->shard.first;
             if (row >= 0 && row < a->dword.dim[0]) {
                 float *w = (float *)a->dword.data + row * h + j;
-                k->add(w, w, dy, some);
+                if (added.beta == 1)
+                    k->add(w, w, dy, some);
+                else
+                    k->blend(w, w, dy, some, &added);
             }
             if (!a->dpos.data) continue;
             float *p = (float *)a->dpos.data + position[i] * h + j;
@@ -530,6 +552,41 @@ tx_status tx__cpu_cross_entropy_join(tx_ctx *c, const tx_cross_entropy_join_args
                                                  y[i] < 0 ? -1 : y[i] - a->classes.first, (float)(w * share),
                                                  (float)(w * each), (float)(w * (1 - even)));
         }
+    }
+    return TX_OK;
+}
+
+/* Rows of both may lie further apart. */
+tx_status tx__cpu_softcap_fwd(tx_ctx *c, const tx_softcap_fwd_args *a, void *scratch)
+{
+    (void)scratch;
+    TX_TRY(tx__cpu_need_float("softcap_fwd", a->x));
+    const tx__capped form = { (float)tx__scale_or_1(a->form.scale), (float)a->form.cap };
+    int64_t rows = a->x.dim[0], v = a->x.dim[1];
+    int parts = tx__cpu_parts(c, rows, 4 * v);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range r = tx__cpu_part(rows, 1, parts, t);
+        for (int64_t i = r.lo; i < r.hi; i++)
+            tx__cpu_k(c)->softcap_fwd(tx__cpu_at(a->y, i * a->y.stride[0]), tx__cpu_at(a->x, i * a->x.stride[0]), v,
+                                      &form);
+    }
+    return TX_OK;
+}
+
+tx_status tx__cpu_softcap_bwd(tx_ctx *c, const tx_softcap_bwd_args *a, void *scratch)
+{
+    (void)scratch;
+    TX_TRY(tx__cpu_need_float("softcap_bwd", a->dy));
+    const tx__capped form = { (float)tx__scale_or_1(a->form.scale), (float)a->form.cap };
+    int64_t rows = a->dy.dim[0], v = a->dy.dim[1];
+    int parts = tx__cpu_parts(c, rows, 4 * v);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range r = tx__cpu_part(rows, 1, parts, t);
+        for (int64_t i = r.lo; i < r.hi; i++)
+            tx__cpu_k(c)->softcap_bwd(tx__cpu_at(a->dx, i * v), a->dx.dtype, tx__cpu_at(a->dy, i * v),
+                                      tx__cpu_at(a->y, i * v), v, &form);
     }
     return TX_OK;
 }

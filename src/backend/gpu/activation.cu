@@ -28,6 +28,10 @@ template <int KIND, class T> __device__ static inline float activate(float x, fl
         *dy = 2 * r;
         return r * r;
     }
+    if (KIND == TX_RELU) {
+        *dy = x > 0 ? 1 : 0;
+        return x < 0 ? 0 : x; /* NaN stays */
+    }
     if (KIND == TX_GELU_ERF) {
         float cdf = 0.5f * erfcf(-x * SQRT_HALF);
         *dy = cdf + x * ONE_OVER_SQRT_2PI * expf(-0.5f * x * x);
@@ -47,6 +51,7 @@ template <int KIND, class T> __device__ static inline float activate(float x, fl
 template <int KIND, class T> __device__ static inline float open_gate(float z, float *dy)
 {
     if (KIND == TX_GLU_GELU) return activate<TX_GELU_ERF, T>(z, dy);
+    if (KIND == TX_GLU_GELU_TANH) return activate<TX_GELU_TANH, T>(z, dy);
     if (KIND == TX_GLU_SILU) {
         float rest, s = logistic<T>(z, &rest);
         *dy = s * (1 + z * rest);
@@ -106,6 +111,10 @@ __global__ void activation_bwd_kernel(T *dx, const T *dy, const T *x, int64_t n,
     } break;                              \
     case TX_TANH: {                       \
         const int KIND = TX_TANH;         \
+        __VA_ARGS__;                      \
+    } break;                              \
+    case TX_RELU: {                       \
+        const int KIND = TX_RELU;         \
         __VA_ARGS__;                      \
     } break;                              \
     default: {                            \
@@ -175,24 +184,28 @@ template <int KIND, class T> __global__ void glu_bwd_kernel(T *dx, const T *dy, 
     }
 }
 
-#define EACH_GATE(kind, ...)            \
-    switch (kind) {                     \
-    case TX_GLU_GELU: {                 \
-        const int KIND = TX_GLU_GELU;   \
-        __VA_ARGS__;                    \
-    } break;                            \
-    case TX_GLU_RELU: {                 \
-        const int KIND = TX_GLU_RELU;   \
-        __VA_ARGS__;                    \
-    } break;                            \
-    case TX_GLU_LINEAR: {               \
-        const int KIND = TX_GLU_LINEAR; \
-        __VA_ARGS__;                    \
-    } break;                            \
-    default: {                          \
-        const int KIND = TX_GLU_SILU;   \
-        __VA_ARGS__;                    \
-    } break;                            \
+#define EACH_GATE(kind, ...)               \
+    switch (kind) {                        \
+    case TX_GLU_GELU: {                    \
+        const int KIND = TX_GLU_GELU;      \
+        __VA_ARGS__;                       \
+    } break;                               \
+    case TX_GLU_GELU_TANH: {               \
+        const int KIND = TX_GLU_GELU_TANH; \
+        __VA_ARGS__;                       \
+    } break;                               \
+    case TX_GLU_RELU: {                    \
+        const int KIND = TX_GLU_RELU;      \
+        __VA_ARGS__;                       \
+    } break;                               \
+    case TX_GLU_LINEAR: {                  \
+        const int KIND = TX_GLU_LINEAR;    \
+        __VA_ARGS__;                       \
+    } break;                               \
+    default: {                             \
+        const int KIND = TX_GLU_SILU;      \
+        __VA_ARGS__;                       \
+    } break;                               \
     }
 
 TX_GPU_ROW tx_status tx__gpu_glu_fwd(tx_ctx *c, const tx_glu_fwd_args *a, void *scratch)

@@ -17,6 +17,7 @@ struct lookup {
     int64_t first, here, whole;
     tx__fault *fault;
     int fault_kind;
+    float scale; /* of its numbers, forward and backward */
 };
 
 /* The table's row of token i; -1: another rank's, or none, which is a fault. */
@@ -41,7 +42,7 @@ __device__ static inline void add_row(float *v, const lookup &l, int64_t i, int6
     int64_t row = row_of(l, i);
     if (row < 0) return;
     load_floats<N>((const T *)l.table + row * h + j, w);
-    for (int k = 0; k < N; k++) v[k] += w[k];
+    for (int k = 0; k < N; k++) v[k] += l.scale * w[k];
 }
 
 /* N columns a thread. */
@@ -69,6 +70,7 @@ static lookup lookup_of(const tx_ctx *c, int fault_kind, tx_tensor index, tx_ten
     l.whole = shard.whole ? shard.whole : table.dim[0];
     l.fault = tx__gpu_of(c)->fault;
     l.fault_kind = fault_kind;
+    l.scale = 1;
     return l;
 }
 
@@ -79,6 +81,7 @@ template <class Y, class T> static void embedding_fwd(const tx_ctx *c, const tx_
     lookup word = lookup_of(c, TX__FAULT_TOKEN, a->token, a->word, a->shard),
            pos = lookup_of(c, TX__FAULT_POSITION, a->position, a->pos, all);
     lookup kind = lookup_of(c, TX__FAULT_KIND, a->type, a->kind, all);
+    word.scale = (float)tx__scale_or_1(a->scale);
     gpuStream_t s = tx__gpu_compute(c);
     if (h % 8 == 0 && aligned16(a->y.data) && aligned16(a->word.data) && aligned16(a->pos.data) &&
         aligned16(a->kind.data))
@@ -208,6 +211,7 @@ struct table_gradient {
     float *data;
     int64_t h;
     int32_t rows;
+    float scale; /* of what is added */
 };
 
 /* A chunk's sums. Tokens that have no row here come after all that have one. */
@@ -226,7 +230,7 @@ template <class T> __global__ void sum_kernel(table_gradient table, float *part,
             bool ends = p + 1 == n || row[p + 1] != mine;
             if (!ends && p + 1 < end) continue;
             if (began && ends)
-                table.data[(int64_t)mine * h + j] += sum;
+                table.data[(int64_t)mine * h + j] += table.scale * sum;
             else
                 (began ? after : before)[j] = sum;
             sum = 0;
@@ -247,7 +251,7 @@ __global__ void join_kernel(table_gradient table, const float *part, const int32
     for (int64_t j = threadIdx.x; j < h; j += blockDim.x) {
         double sum = (double)part[(chunk * 2 + 1) * h + j];
         for (int64_t k = chunk + 1; k < chunks && row[k * CHUNK] == mine; k++) sum += (double)part[k * 2 * h + j];
-        table.data[(int64_t)mine * h + j] += (float)sum;
+        table.data[(int64_t)mine * h + j] += table.scale * (float)sum;
     }
 }
 
@@ -256,7 +260,7 @@ template <class T> static void add_to_table(const tx_ctx *c, void *scratch, tx_t
     gpuStream_t stream = tx__gpu_compute(c);
     int64_t n = dy.dim[0] * dy.dim[1], h = dy.dim[2], tiles = (n + TILE - 1) / TILE, chunks = chunks_of(n);
     sorted s = sorted_in(scratch, n);
-    table_gradient to = { (float *)table.data, h, (int32_t)l.here };
+    table_gradient to = { (float *)table.data, h, (int32_t)l.here, l.scale };
     int from = 0;
     GPU_LAUNCH(stream, tx__gpu_blocks(c, n, 256), 256, 0, rows_kernel, s.by[0], l, n);
     for (int shift = 0; shift < 31 && l.here >> shift; shift += 8, from = !from) {
@@ -279,6 +283,7 @@ TX_GPU_ROW tx_status tx__gpu_embedding_bwd(tx_ctx *c, const tx_embedding_bwd_arg
     for (int k = 0; k < 3; k++) {
         if (!table[k].data || !table[k].dim[0]) continue;
         lookup l = lookup_of(c, kind[k], index[k], table[k], k ? all : a->shard);
+        if (k == 0) l.scale = (float)tx__scale_or_1(a->scale);
         GPU_FLOAT(a->dy.dtype, T, add_to_table<T>(c, scratch, table[k], a->dy, l));
     }
     return tx__gpu_launched(c, "embedding_bwd");

@@ -273,3 +273,55 @@ TX_GPU_ROW tx_status tx__gpu_cross_entropy_join(tx_ctx *c, const tx_cross_entrop
                          (const float *)a->stats.data, n));
     return tx__gpu_launched(c, "cross_entropy_join");
 }
+
+/* ---- what becomes of products before that ---- */
+
+struct softcap_sizes {
+    int64_t rows, v, y_stride, x_stride;
+    float scale, cap; /* cap 0: there is none */
+};
+
+__global__ void softcap_fwd_kernel(float *y, const float *x, softcap_sizes n)
+{
+    for (int64_t i = grid_thread(); i < n.rows * n.v; i += grid_threads()) {
+        int64_t row = i / n.v, j = i - row * n.v;
+        float z = n.scale * x[row * n.x_stride + j];
+        y[row * n.y_stride + j] = n.cap > 0 ? n.cap * tanhf(z / n.cap) : z;
+    }
+}
+
+template <class D> __global__ void softcap_bwd_kernel(D *dx, const float *dy, const float *y, softcap_sizes n)
+{
+    for (int64_t i = grid_thread(); i < n.rows * n.v; i += grid_threads()) {
+        float t = n.cap > 0 ? y[i] / n.cap : 0;
+        dx[i] = to<D>(dy[i] * n.scale * (1 - t * t));
+    }
+}
+
+TX_GPU_ROW tx_status tx__gpu_softcap_fwd(tx_ctx *c, const tx_softcap_fwd_args *a, void *scratch)
+{
+    (void)scratch;
+    const softcap_sizes n = {
+        a->x.dim[0],       a->x.dim[1], a->y.stride[0], a->x.stride[0], (float)tx__scale_or_1(a->form.scale),
+        (float)a->form.cap
+    };
+    if (a->x.dtype != TX_F32)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "softcap_fwd: backend gpu takes fp32, not %s", tx_dtype_name(a->x.dtype));
+    GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, n.rows * n.v, 256), 256, 0, softcap_fwd_kernel, (float *)a->y.data,
+               (const float *)a->x.data, n);
+    return tx__gpu_launched(c, "softcap_fwd");
+}
+
+TX_GPU_ROW tx_status tx__gpu_softcap_bwd(tx_ctx *c, const tx_softcap_bwd_args *a, void *scratch)
+{
+    (void)scratch;
+    const softcap_sizes n = {
+        a->dy.dim[0], a->dy.dim[1], 0, 0, (float)tx__scale_or_1(a->form.scale), (float)a->form.cap
+    };
+    if (a->dy.dtype != TX_F32)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "softcap_bwd: backend gpu takes fp32, not %s", tx_dtype_name(a->dy.dtype));
+    GPU_FLOAT(a->dx.dtype, D,
+              GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, n.rows * n.v, 256), 256, 0, softcap_bwd_kernel<D>,
+                         (D *)a->dx.data, (const float *)a->dy.data, (const float *)a->y.data, n));
+    return tx__gpu_launched(c, "softcap_bwd");
+}

@@ -15,6 +15,10 @@ static double activate(double x, tx_activation kind, double *dy)
         *dy = 2 * r;
         return r * r;
     }
+    if (kind == TX_RELU) {
+        *dy = x > 0 ? 1 : 0;
+        return x < 0 ? 0 : x; /* NaN stays */
+    }
     if (kind == TX_GELU_ERF) {
         double cdf = 0.5 * erfc(-x * 0.70710678118654752440);
         *dy = cdf + x * ONE_OVER_SQRT_2PI * exp(-0.5 * x * x);
@@ -54,6 +58,7 @@ tx_status tx__ref_activation_bwd(tx_ctx *c, const tx_activation_bwd_args *a, voi
 static double open_gate(double z, tx_glu kind, double *dy)
 {
     if (kind == TX_GLU_GELU) return activate(z, TX_GELU_ERF, dy);
+    if (kind == TX_GLU_GELU_TANH) return activate(z, TX_GELU_TANH, dy);
     if (kind == TX_GLU_SILU) {
         double s = 1 / (1 + exp(-z));
         *dy = s * (1 + z * (1 - s));

@@ -30,7 +30,7 @@ tx_status tx__ref_embedding_fwd(tx_ctx *c, const tx_embedding_fwd_args *a, void 
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < h; j++) {
             int64_t row = row_here(a->token.data, i, a->shard, a->word);
-            double word = row < 0 ? 0 : tx__ref_load(a->word, row * h + j);
+            double word = row < 0 ? 0 : tx__scale_or_1(a->scale) * tx__ref_load(a->word, row * h + j);
             tx__ref_store(a->y, i * h + j,
                           word + looked_up(a->pos, a->position, i, j) + looked_up(a->kind, a->type, i, j));
         }
@@ -65,7 +65,7 @@ tx_status tx__ref_embedding_bwd(tx_ctx *c, const tx_embedding_bwd_args *a, void 
         for (int64_t j = 0; j < h; j++) {
             double dy = tx__ref_load(a->dy, i * h + j);
             int64_t row = row_here(a->token.data, i, a->shard, a->dword);
-            if (row >= 0) add(a->dword, row, j, dy);
+            if (row >= 0) add(a->dword, row, j, tx__scale_or_1(a->scale) * dy);
             if (a->dpos.data) add(a->dpos, position[i], j, dy);
         }
     for (int64_t k = 0; a->dkind.data && k < a->dkind.dim[0]; k++)

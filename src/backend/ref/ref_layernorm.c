@@ -18,7 +18,8 @@ tx_status tx__ref_layernorm_fwd(tx_ctx *c, const tx_layernorm_fwd_args *a, void 
         double rs = 1 / sqrt(var / (double)h + a->eps);
         for (int64_t j = 0; j < h; j++) {
             double xhat = (tx__ref_load(a->x, i * h + j) - mu) * rs;
-            tx__ref_store(a->y, i * h + j, xhat * tx__ref_load(a->gamma, j) + tx__ref_load(a->beta, j));
+            tx__ref_store(a->y, i * h + j,
+                          xhat * tx__ref_load(a->gamma, j) + (a->beta.data ? tx__ref_load(a->beta, j) : 0));
         }
         tx__ref_store(a->mu, i, mu);
         tx__ref_store(a->rs, i, rs);
@@ -37,14 +38,14 @@ tx_status tx__ref_layernorm_bwd(tx_ctx *c, const tx_layernorm_bwd_args *a, void 
     int64_t rows = a->x.dim[0], h = a->x.dim[1];
     /* the parameters first, because dx may lie on dy */
     for (int64_t j = 0; j < h; j++) {
-        double dgamma = tx__ref_load(a->dgamma, j), dbeta = tx__ref_load(a->dbeta, j);
+        double dgamma = tx__ref_load(a->dgamma, j), dbeta = a->dbeta.data ? tx__ref_load(a->dbeta, j) : 0;
         for (int64_t i = 0; i < rows; i++) {
             double dy = tx__ref_load(a->dy, i * h + j);
             dgamma += dy * xhat(a, i, j);
             dbeta += dy;
         }
         tx__ref_store(a->dgamma, j, dgamma);
-        tx__ref_store(a->dbeta, j, dbeta);
+        if (a->dbeta.data) tx__ref_store(a->dbeta, j, dbeta);
     }
     for (int64_t i = 0; i < rows; i++) {
         double mean_g = 0, mean_gx = 0, rs = tx__ref_load(a->rs, i);

@@ -32,6 +32,31 @@ tx_status tx__ref_cross_entropy(tx_ctx *c, const tx_cross_entropy_args *a, void 
     return TX_OK;
 }
 
+/* ---- what becomes of products before that ---- */
+
+tx_status tx__ref_softcap_fwd(tx_ctx *c, const tx_softcap_fwd_args *a, void *scratch)
+{
+    (void)c, (void)scratch;
+    double scale = tx__scale_or_1(a->form.scale), cap = a->form.cap;
+    for (int64_t i = 0; i < a->x.dim[0]; i++)
+        for (int64_t j = 0; j < a->x.dim[1]; j++) {
+            double x = scale * tx__ref_load(a->x, i * a->x.stride[0] + j);
+            tx__ref_store(a->y, i * a->y.stride[0] + j, cap > 0 ? cap * tanh(x / cap) : x);
+        }
+    return TX_OK;
+}
+
+tx_status tx__ref_softcap_bwd(tx_ctx *c, const tx_softcap_bwd_args *a, void *scratch)
+{
+    (void)c, (void)scratch;
+    double scale = tx__scale_or_1(a->form.scale), cap = a->form.cap;
+    for (int64_t i = 0, n = tx_numel(a->dy); i < n; i++) {
+        double t = cap > 0 ? tx__ref_load(a->y, i) / cap : 0;
+        tx__ref_store(a->dx, i, tx__ref_load(a->dy, i) * scale * (1 - t * t));
+    }
+    return TX_OK;
+}
+
 /* ---- classes split over ranks ---- */
 
 tx_status tx__ref_cross_entropy_part(tx_ctx *c, const tx_cross_entropy_part_args *a, void *scratch)

@@ -261,7 +261,9 @@ static tx_status bert_create(tx_model **out, const tx_config *cfg, int64_t vocab
     TX_GOTO(tx_transformer_create(&g->t, &tx_model_bert, cfg, vocab_size, grid, &head, &dims));
     g->has_binary = cfg->bert_binary_head;
     g->norm = g->t.final_norm;
-    g->activation = cfg->openai_gelu ? TX_GELU_TANH : TX_GELU_ERF; /* whatever fuses with the layers' bias */
+    g->activation = cfg->relu          ? TX_RELU
+                    : cfg->openai_gelu ? TX_GELU_TANH
+                                       : TX_GELU_ERF; /* whatever fuses with the layers' bias */
     g->t.base.n_losses = 1 + g->has_binary;
     g->t.base.loss_name[1] = "sop loss";
     TX_GOTO(declare(g, grid, &dims));

@@ -7,7 +7,8 @@
 
 /* clang-format off */
 static const tx_param_decl output_params[] = {
-    { "output_layer.weight", "V/t,h", TX_INIT_NORMAL, TX_DECAY, TX_SETS, offsetof(tx_gpt, output), TX_WITH_OUTPUT },
+    { "output_layer.weight", "V/t,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, offsetof(tx_gpt, output),      TX_WITH_OUTPUT },
+    { "output_layer.bias",   "V/t",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, offsetof(tx_gpt, output_bias), TX_WITH_OUTPUT_BIAS },
 };
 /* clang-format on */
 
@@ -32,7 +33,7 @@ static tx_status declare(tx_gpt *g, const tx_grid *grid, const tx_dims *dims)
     if (!t->base.chunk[last].post) return TX_OK;
     t->unit.head = ps->n_units;
     TX_TRY(tx_params_begin_unit(ps, TX_UNIT_HEAD, last));
-    return tx_params_declare(ps, "", output_params, 1, g, dims);
+    return tx_params_declare(ps, "", output_params, 2, g, dims);
 }
 
 /* ---- the head ---- */
@@ -45,7 +46,9 @@ static tx_teacher_head taught_by(const tx_model *m, const tx_batch *batch)
     if (!m->is_taught) return nobody;
     return (tx_teacher_head){ .loss = batch->taught,
                               .x = batch->teacher.x,
-                              .w = batch->teacher.w,
+                              .w = batch->teacher.head.w,
+                              .bias = batch->teacher.head.bias,
+                              .form = batch->teacher.head.form,
                               .temperature = m->kd_temp,
                               .factor = m->kd_factor,
                               .scale = batch->scale / (double)(batch->token.dim[1] * m->kd_positions) };
@@ -71,8 +74,10 @@ static tx_status head_fwd(tx_ctx *c, const tx_stack_call *k)
     tx_tensor none = { 0 }, y = tx_as_rows(k->x), x = tx_tp_room(c, &c->scratch, y), dx = none;
     if (k->train) dx = tx_tp_room(c, &c->scratch, tx_as_rows(k->dx));
     TX_TRY(tx_tp_gather(c, x, y));
-    TX_RUN(c, head_loss, .loss = batch->loss, .dx = dx, .dw = k->train && !g->head->frozen ? g->head->grad : none,
-           .accumulate = !g->head->fresh, .x = x, .w = g->head->value, .y = batch->label,
+    bool learns = k->train && !g->head->frozen;
+    TX_RUN(c, head_loss, .loss = batch->loss, .dx = dx, .dw = learns ? g->head->grad : none,
+           .accumulate = !g->head->fresh, .x = x, .w = g->head->value, .bias = g->output_bias.value,
+           .dbias = learns ? g->output_bias.grad : none, .form = g->form, .y = batch->label,
            .weight = k->train ? batch->weight : none, .n_valid = m->n_valid,
            .smoothing = k->train ? m->label_smoothing : 0, .n_parts = tp->size, .part = tp->rank,
            .exchange = tx_tp_exchange, .z_weight = k->train ? m->z_weight : 0,
@@ -107,11 +112,14 @@ static tx_status gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_
     tx_gpt *g;
     tx_dims dims;
     bool untied = cfg->untie_embeddings_and_output_weights;
-    const tx_head_shape head = { .share = 1, .traits = untied ? TX_WITH_OUTPUT : 0 };
+    const tx_head_shape head = { .share = 1,
+                                 .traits =
+                                     (untied ? TX_WITH_OUTPUT : 0) | (cfg->output_bias ? TX_WITH_OUTPUT_BIAS : 0) };
     if (!grid) grid = &tx_grid_alone;
     TX_TRY(tx_alloc(&g, 1, sizeof *g, "the model"));
     tx_status st;
     g->head = untied ? &g->output : &g->t.word;
+    g->form = (tx_logit_form){ .scale = cfg->logits_scale, .cap = cfg->final_logit_softcap };
     TX_GOTO(tx_transformer_create(&g->t, &tx_model_gpt, cfg, vocab_size, grid, &head, &dims));
     if (cfg->z_loss_weight > 0) {
         g->t.base.z_weight = cfg->z_loss_weight;
@@ -141,14 +149,16 @@ static tx_status gpt_logits(tx_ctx *c, tx_model *m, tx_tensor logits, tx_tensor 
     tx_tensor normed;
     TX_TRY(tx_transformer_norm_rows(c, &g->t, &normed, y));
     tx_at_part(c, HEAD);
-    TX_RUN(c, gemm, .c = logits, .a = normed, .b = g->head->value, .trans_b = true);
+    TX_RUN(c, gemm, .c = logits, .a = normed, .b = g->head->value, .trans_b = true, .bias = g->output_bias.value);
+    if (tx_logits_change(g->form)) TX_RUN(c, softcap_fwd, .y = logits, .x = logits, .form = g->form);
     tx_arena_pop(&c->acts, start);
     return TX_OK;
 }
 
-static tx_tensor gpt_head(const tx_model *m)
+static tx_model_head gpt_head(const tx_model *m)
 {
-    return ((const tx_gpt *)m)->head->value;
+    const tx_gpt *g = (const tx_gpt *)m;
+    return (tx_model_head){ g->head->value, g->output_bias.value, g->form };
 }
 
 const tx_model_type tx_model_gpt = {

@@ -275,6 +275,11 @@ TX__INLINE tx__vec squared_relu_bwd(tx__vec dy, tx__vec x)
     return dy * (2.0f * relu(x));
 }
 
+TX__INLINE tx__vec relu_bwd(tx__vec dy, tx__vec x)
+{
+    return tx__choose(x > 0.0f, dy, tx__all(0));
+}
+
 TX__INLINE tx__vec tanh_bwd(tx__vec dy, tx__vec x)
 {
     return dy * tx__vtanh_slope(x);
@@ -288,6 +293,8 @@ void tx__k(activation_fwd)(void *y, const void *x, tx_dtype t, int64_t n, tx_act
         map(t, y, x, n, squared_relu);
     else if (kind == TX_TANH)
         map(t, y, x, n, tx__vtanh);
+    else if (kind == TX_RELU)
+        map(t, y, x, n, relu);
     else
         map(t, y, x, n, gelu_tanh);
 }
@@ -300,6 +307,8 @@ void tx__k(activation_bwd)(void *dx, const void *dy, const void *x, tx_dtype t, 
         map2(t, dx, dy, x, n, squared_relu_bwd);
     else if (kind == TX_TANH)
         map2(t, dx, dy, x, n, tanh_bwd);
+    else if (kind == TX_RELU)
+        map2(t, dx, dy, x, n, relu_bwd);
     else
         map2(t, dx, dy, x, n, gelu_tanh_bwd);
 }
@@ -320,6 +329,11 @@ TX__INLINE tx__vec silu_slope(tx__vec x)
 TX__INLINE tx__vec gelu_erf_slope(tx__vec x)
 {
     return gelu_erf_bwd(tx__all(1), x);
+}
+
+TX__INLINE tx__vec gelu_tanh_slope(tx__vec x)
+{
+    return gelu_tanh_bwd(tx__all(1), x);
 }
 
 TX__INLINE tx__vec relu_slope(tx__vec x)
@@ -348,6 +362,11 @@ TX__INLINE tx__vec geglu(tx__vec gate, tx__vec up)
     return gelu_erf(gate) * up;
 }
 
+TX__INLINE tx__vec geglu_tanh(tx__vec gate, tx__vec up)
+{
+    return gelu_tanh(gate) * up;
+}
+
 TX__INLINE tx__vec reglu(tx__vec gate, tx__vec up)
 {
     return relu(gate) * up;
@@ -364,6 +383,8 @@ void tx__k(glu_fwd)(void *y, const void *gate, const void *up, tx_dtype t, int64
         map2(t, y, gate, up, n, swiglu);
     else if (kind == TX_GLU_GELU)
         map2(t, y, gate, up, n, geglu);
+    else if (kind == TX_GLU_GELU_TANH)
+        map2(t, y, gate, up, n, geglu_tanh);
     else if (kind == TX_GLU_RELU)
         map2(t, y, gate, up, n, reglu);
     else
@@ -413,6 +434,8 @@ void tx__k(glu_bwd)(const tx__glu_bwd *a, int64_t n, tx_glu kind)
         glu_bwd(a, n, silu, silu_slope);
     else if (kind == TX_GLU_GELU)
         glu_bwd(a, n, gelu_erf, gelu_erf_slope);
+    else if (kind == TX_GLU_GELU_TANH)
+        glu_bwd(a, n, gelu_tanh, gelu_tanh_slope);
     else if (kind == TX_GLU_RELU)
         glu_bwd(a, n, relu, relu_slope);
     else

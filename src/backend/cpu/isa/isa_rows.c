@@ -32,7 +32,7 @@ TX__INLINE void norm_fwd_rows(int rows, bool centred, tx_dtype t, tx_dtype s, co
     }
     for (int64_t j = 0; j < h; j += TX__VEC) {
         tx__vec gamma = tx__load_n(a->gamma, TX_F32, j, h - j), beta = { 0 };
-        if (centred) beta = tx__load_n(a->beta, TX_F32, j, h - j);
+        if (centred && a->beta) beta = tx__load_n(a->beta, TX_F32, j, h - j);
 #pragma GCC unroll 4
         for (int i = 0; i < rows; i++) {
             tx__vec d = tx__load_n(a->x, s, at + i * h + j, h - j) - mean[i];
@@ -276,6 +276,38 @@ void tx__k(cross_entropy_join)(void *dz, tx_dtype t, const float *z, int64_t n, 
     scale_any(dz, t, z, n, scale, each);
     if (here) scale_any((char *)dz + (size_t)y * tx_dtype_size(t), t, &at_label, 1, 1.0f, 0.0f);
     clear(dz, t, n, v - n);
+}
+
+/* ---- what becomes of logits before that ---- */
+
+void tx__k(softcap_fwd)(float *y, const float *x, int64_t n, const tx__capped *form)
+{
+    const float cap = form->cap, inner = cap > 0 ? form->scale / cap : form->scale;
+    for (int64_t j = 0; j < n; j += TX__VEC) {
+        tx__vec v = tx__load_n(x, TX_F32, j, n - j) * inner;
+        if (cap > 0) v = tx__vtanh(v) * cap;
+        tx__store_n(y, TX_F32, j, n - j, v);
+    }
+}
+
+TX__INLINE void softcap_bwd(void *dx, tx_dtype t, const float *dy, const float *y, int64_t n, const tx__capped *form)
+{
+    const float scale = form->scale, warm = y ? 1 / form->cap : 0;
+    for (int64_t j = 0; j < n; j += TX__VEC) {
+        tx__vec d = tx__load_n(dy, TX_F32, j, n - j) * scale, u = { 0 };
+        if (y) u = tx__load_n(y, TX_F32, j, n - j) * warm;
+        tx__store_n(dx, t, j, n - j, d * (1.0f - u * u));
+    }
+}
+
+void tx__k(softcap_bwd)(void *dx, tx_dtype t, const float *dy, const float *y, int64_t n, const tx__capped *form)
+{
+    if (t == TX_F32)
+        softcap_bwd(dx, TX_F32, dy, y, n, form);
+    else if (t == TX_BF16)
+        softcap_bwd(dx, TX_BF16, dy, y, n, form);
+    else
+        softcap_bwd(dx, TX_F16, dy, y, n, form);
 }
 
 /* ---- a teacher ---- */

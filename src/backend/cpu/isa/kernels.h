@@ -78,6 +78,11 @@ typedef struct tx__loss_terms {
     float *z_loss; /* out; NULL: not asked for */
 } tx__loss_terms;
 
+/* What becomes of a row's logits: tx_logit_form, whose scale is there. */
+typedef struct tx__capped {
+    float scale, cap;
+} tx__capped;
+
 /* What a row's gradient by a teacher depends on. */
 typedef struct tx__taught {
     float cold;         /* 1 / temperature */
@@ -91,7 +96,7 @@ typedef struct tx__norm_rows {
     tx_dtype t, s;
     int64_t h;
     double eps;                /* of forward */
-    const float *gamma, *beta; /* [h] */
+    const float *gamma, *beta; /* [h]; beta NULL: there is none */
     const void *x;             /* s */
     void *y;                   /* t, of forward */
     float *mu, *rs;            /* [rows], out of forward and into backward */
