@@ -33,6 +33,13 @@ template <class A> static flash_call call_of(const tx_ctx *c, const A *a)
     f.scale = (float)a->scale, f.scale_log2 = (float)(a->scale * LOG2E);
     f.mask = a->mask;
     f.alibi = a->alibi;
+    f.window = (int)(a->kind.window < INT32_MAX ? a->kind.window : INT32_MAX); /* more is as much */
+    if (a->kind.softcap > 0) {
+        f.cap_in = (float)(a->scale / a->kind.softcap);
+        f.cap_out = (float)(a->kind.softcap / a->scale);
+    }
+    f.sink = a->kind.sink.data;
+    f.has_sink = tx_has_sink(&a->kind);
     f.keep_scale = (float)tx_dropout_scale(&a->mask);
     f.fault = tx__gpu_of(c)->fault;
     return f;
@@ -50,12 +57,6 @@ static tx_status check(const char *op, tx_tensor q, tx_tensor k, double scale)
     return TX_OK;
 }
 
-static tx_status check_kind(const char *op, const tx_attention_kind *k)
-{
-    if (!k->window && !(k->softcap > 0) && !tx_has_sink(k)) return TX_OK;
-    return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: backend gpu has no windows, caps and sinks yet", op);
-}
-
 TX_GPU_ROW size_t tx__gpu_attention_fwd_scratch(const tx_ctx *c, const tx_attention_fwd_args *a)
 {
     const int64_t *n = a->q.dim;
@@ -69,7 +70,6 @@ TX_GPU_ROW size_t tx__gpu_attention_fwd_scratch(const tx_ctx *c, const tx_attent
 TX_GPU_ROW tx_status tx__gpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void *scratch)
 {
     TX_TRY(check("attention_fwd", a->q, a->k, a->scale));
-    TX_TRY(check_kind("attention_fwd", &a->kind));
     if (!tx_numel(a->q)) return TX_OK;
     bool done;
     TX_TRY(tx__gpu_fused_attention_fwd(c, a, scratch, &done));
@@ -98,7 +98,6 @@ TX_GPU_ROW size_t tx__gpu_attention_bwd_scratch(const tx_ctx *c, const tx_attent
 TX_GPU_ROW tx_status tx__gpu_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a, void *scratch)
 {
     TX_TRY(check("attention_bwd", a->q, a->k, a->scale));
-    TX_TRY(check_kind("attention_bwd", &a->kind));
     if (!tx_numel(a->q)) return TX_OK;
     bool done;
     TX_TRY(tx__gpu_fused_attention_bwd(c, a, scratch, &done));
@@ -108,6 +107,7 @@ TX_GPU_ROW tx_status tx__gpu_attention_bwd(tx_ctx *c, const tx_attention_bwd_arg
     f.dq = view(a->dq), f.dk = view(a->dk), f.dv = view(a->dv);
     f.lse = (float *)a->lse.data;
     f.query = (flash_query *)scratch;
+    f.dsink = (float *)a->dsink.data;
     f.causal = a->causal;
     f.first_key = (const int32_t *)a->first_key.data;
     f.n_keys = (const int32_t *)a->n_keys.data;
@@ -122,7 +122,7 @@ TX_GPU_ROW tx_status tx__gpu_max_logits(tx_ctx *c, const tx_max_logits_args *a, 
     TX_TRY(check("max_logits", a->q, a->k, a->scale));
     if (!tx_numel(a->q)) return TX_OK;
     tx_attention_fwd_args as = {};
-    as.q = a->q, as.k = a->k, as.v = a->k, as.scale = a->scale;
+    as.q = a->q, as.k = a->k, as.v = a->k, as.scale = a->scale, as.kind.window = a->window;
     flash_call f = call_of(c, &as);
     f.causal = a->causal;
     f.first_key = (const int32_t *)a->first_key.data;

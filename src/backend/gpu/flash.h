@@ -43,8 +43,12 @@ typedef struct flash_call {
     tx_dropout mask;
     tx_alibi alibi;
     float scale, scale_log2, keep_scale;
+    float cap_in, cap_out; /* with a softcap: scores that are not scaled become cap_out tanh(cap_in score); 0: none */
+    const void *sink;      /* [heads]; NULL with has_sink: all are 0 */
+    float *dsink;          /* [heads], NULL: not wanted */
+    int window;            /* 0: all keys */
     int sq, sk, b, groups, r, d, slots;
-    bool causal;
+    bool causal, has_sink;
     bool packs; /* addresses and strides are multiples of 16 bytes */
 } flash_call;
 
@@ -146,6 +150,12 @@ typedef struct flash_range {
     int lo, hi;
 } flash_range;
 
+/* The first key that the window lets query i see. */
+__device__ static inline int flash_window_begin(const flash_call &f, const flash_sample &s, int i)
+{
+    return f.window && i + s.offset > f.window ? i + s.offset - f.window : 0;
+}
+
 __device__ static inline flash_range flash_seen(const flash_call &f, const flash_sample &s, int i_b, int i)
 {
     flash_range x = { 0, s.n_keys };
@@ -159,6 +169,8 @@ __device__ static inline flash_range flash_seen(const flash_call &f, const flash
             x.lo = x.lo < 0 ? 0 : x.hi - 1;
         }
     }
+    int begin = flash_window_begin(f, s, i);
+    x.lo = x.lo > begin ? x.lo : begin;
     return x;
 }
 
@@ -176,7 +188,7 @@ __device__ static inline int flash_least_key(const flash_call &f, const flash_sa
 {
     __shared__ int part[FLASH_WARPS];
     int least = INT32_MAX, n = (int)blockDim.x / WARP;
-    if (!f.first_key) return 0;
+    if (!f.first_key) return flash_window_begin(f, s, i);
     for (i += (int)threadIdx.x; i < end && i < f.sq; i += (int)blockDim.x) {
         int lo = flash_seen(f, s, i_b, i).lo;
         least = lo < least ? lo : least;
@@ -193,6 +205,13 @@ __device__ static inline int flash_least_key(const flash_call &f, const flash_sa
 __device__ static inline float flash_slope(const flash_call &f, int head)
 {
     return f.alibi.n_heads ? exp2_of((float)tx_alibi_log2_slope(&f.alibi, head)) * (float)LOG2E : 0;
+}
+
+/* The score, in units of log2, that a head's softmax has beside those of keys; -infinity: none. */
+template <class T> __device__ static inline float flash_sink(const flash_call &f, int head)
+{
+    if (!f.has_sink) return -INFINITY;
+    return f.sink ? f32(((const T *)f.sink)[head]) * (float)LOG2E : 0;
 }
 
 /* ---- rows of tensors in global memory ---- */
@@ -318,8 +337,8 @@ template <class T, int D, int M, int N> struct flash_rows {
     float slope[M][X::rows]; /* with alibi, where a row sees the keys up to its own position */
     int most_lo, least_hi;   /* of the warp's rows: tiles between them need no mask */
 
-    /* seen(row) and slope_of(row) of the warp's 16 M rows */
-    template <class F, class G> __device__ inline void begin(F seen, G slope_of)
+    /* seen(row) and slope_of(row) of the warp's 16 M rows; sink of all of them, as flash_sink has it */
+    template <class F, class G> __device__ inline void begin(F seen, G slope_of, float sink)
     {
         most_lo = 0;
         least_hi = INT32_MAX;
@@ -329,7 +348,7 @@ template <class T, int D, int M, int N> struct flash_rows {
             for (int i = 0; i < X::n; i++) {
                 if (i && X::row_of(i) == X::row_of(i - 1)) continue;
                 flash_range x = seen(m * 16 + X::row(i));
-                most[m][X::row_of(i)] = -INFINITY;
+                most[m][X::row_of(i)] = sink;
                 sum[m][X::row_of(i)] = 0;
                 lo[m][X::row_of(i)] = x.lo;
                 hi[m][X::row_of(i)] = x.hi;
@@ -342,18 +361,22 @@ template <class T, int D, int M, int N> struct flash_rows {
 #pragma unroll
                 for (int i = 0; i < X::n; i++) o[m][j].v[i] = 0;
             }
+            if (sink == -INFINITY) continue;
+#pragma unroll
+            for (int i = 0; i < X::n; i++)
+                if (X::column(i) == 0) sum[m][X::row_of(i)] = 1; /* of one lane of the row */
         }
         most_lo = -warp_min(-most_lo);
         least_hi = warp_min(least_hi);
     }
 
     /* Scores of the tile that begins with key k0, as probabilities that are yet to be divided by their sum, of which o
-     * and sum are brought to the same measure. keep: the warp's bits [row][N / 8], NULL without dropout. biased: by
-     * slope and distance. */
-    __device__ inline void scores(typename X::acc (&s)[M][N / 16], const T *q, const T *k, int k0, float scale_log2,
-                                  const unsigned char *keep, bool biased)
+     * and sum are brought to the same measure. keep: the warp's bits [row][N / 8], NULL without dropout. */
+    __device__ inline void scores(typename X::acc (&s)[M][N / 16], const T *q, const T *k, int k0, const flash_call &f,
+                                  const unsigned char *keep)
     {
         constexpr int ld = flash_row<T, D>::ld;
+        const float scale_log2 = f.scale_log2;
 #pragma unroll
         for (int m = 0; m < M; m++) {
 #pragma unroll
@@ -374,7 +397,8 @@ template <class T, int D, int M, int N> struct flash_rows {
                 for (int m = 0; m < M; m++) X::mul(s[m][j], a[m], b);
             }
         }
-        if (biased) lean(s, k0, 1 / scale_log2);
+        if (f.cap_out > 0) squeeze(s, f.cap_in, f.cap_out);
+        if (f.alibi.n_heads > 0) lean(s, k0, 1 / scale_log2);
         if (k0 < most_lo || k0 + N > least_hi) hide(s, k0);
 #pragma unroll
         for (int m = 0; m < M; m++) softmax(s[m], m, scale_log2);
@@ -389,6 +413,19 @@ template <class T, int D, int M, int N> struct flash_rows {
                         if (!(keep[(m * 16 + X::row(i)) * (N / 8) + column / 8] >> column % 8 & 1)) s[m][j].v[i] = 0;
                     }
                 }
+            }
+        }
+    }
+
+    /* The softcap, before scores are scaled. */
+    __device__ inline void squeeze(typename X::acc (&s)[M][N / 16], float in, float out)
+    {
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+#pragma unroll
+            for (int j = 0; j < N / 16; j++) {
+#pragma unroll
+                for (int i = 0; i < X::n; i++) s[m][j].v[i] = out * tanhf(in * s[m][j].v[i]);
             }
         }
     }

@@ -20,6 +20,20 @@ template <class T> __global__ void __launch_bounds__(256) flash_query_kernel(fla
     }
 }
 
+/* A head's sink, a block each: its gradient is the sum of -exp(sink - lse) delta over all queries. */
+template <class T> __global__ void __launch_bounds__(256) flash_sink_kernel(flash_call f)
+{
+    const int heads = f.groups * f.r, head = (int)blockIdx.x;
+    const float sink = flash_sink<T>(f, head);
+    float sum = 0;
+    for (int64_t i = threadIdx.x; i < (int64_t)f.b * f.sq; i += blockDim.x) {
+        flash_query q = f.query[(i / f.sq * heads + head) * f.sq + i % f.sq];
+        sum += exp2_of(sink - q.lse) * q.delta;
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) f.dsink[head] -= sum;
+}
+
 /* Rows of a warp / 16, rows of a tile, columns of the results that a block makes (a wider head has several blocks). */
 template <class T, int D> struct bwd_shape {
     static constexpr bool wide = sizeof(T) == 4;
@@ -96,6 +110,7 @@ template <class T, int D, bool KEYS> struct bwd_block {
     {
         if (!KEYS) return false;
         if (own >= sample.n_keys || (f.causal && first + N <= own)) return true;
+        if (f.window && first - f.window >= own + 16 * M) return true;
         if (!f.first_key) return false;
         int least = INT32_MAX;
         for (int j = lane_id(); j < N; j += WARP)
@@ -106,7 +121,7 @@ template <class T, int D, bool KEYS> struct bwd_block {
     {
         if (!KEYS) return first >= most_lo && first + N <= least_hi;
         return !f.first_key && first + N <= f.sq && own + 16 * M <= sample.n_keys &&
-               (!f.causal || own + 16 * M <= first + 1);
+               (!f.causal || own + 16 * M <= first + 1) && (!f.window || first + N - 1 - f.window <= own);
     }
 
     /* One tile: x0, x1 are the warp's rows (k and v, or q and do), y0, y1 the tile's (q and do, or k and v). */
@@ -163,29 +178,13 @@ template <class T, int D, bool KEYS> struct bwd_block {
         }
     }
 
-    /* Adds a head's biases, in units of scores before they are scaled. */
-    __device__ inline void lean(typename X::acc (&p)[M][N / 16], int first, float slope) const
-    {
-        const int apart = KEYS ? own - first : first - own; /* key less query, of the first of both */
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-#pragma unroll
-            for (int j = 0; j < N / 16; j++) {
-#pragma unroll
-                for (int i = 0; i < X::n; i++) {
-                    int row = m * 16 + X::row(i), column = j * 16 + X::column(i);
-                    p[m][j].v[i] += slope * (float)(apart + (KEYS ? row - column : column - row));
-                }
-            }
-        }
-    }
-
-    /* From q kᵀ and do vᵀ to P Z and dS = P (Z (do vᵀ) - delta) scale. */
+    /* From q kᵀ and do vᵀ to P Z and dS = P (Z (do vᵀ) - delta) scale, times the slope of a softcap. */
     __device__ inline void gradients(typename X::acc (&p)[M][N / 16], typename X::acc (&ds)[M][N / 16], int first,
                                      const flash_columns<N> &at, const unsigned char *keep, float slope) const
     {
         const bool all = whole(first);
-        if (slope > 0) lean(p, first, slope / f.scale_log2);
+        const int apart = KEYS ? own - first : first - own; /* key less query, of the first of both */
+        const float lean = slope / f.scale_log2;            /* biases, in units of scores before they are scaled */
 #pragma unroll
         for (int m = 0; m < M; m++) {
 #pragma unroll
@@ -194,7 +193,14 @@ template <class T, int D, bool KEYS> struct bwd_block {
                 for (int i = 0; i < X::n; i++) {
                     int row = m * 16 + X::row(i), column = j * 16 + X::column(i), r = X::row_of(i);
                     const flash_query of = KEYS ? at.query[column] : query[m][r];
-                    float prob = exp2_of(p[m][j].v[i] * f.scale_log2 - of.lse), z = 1;
+                    float score = p[m][j].v[i], by = f.scale, z = 1;
+                    if (f.cap_out > 0) {
+                        float t = tanhf(f.cap_in * score);
+                        score = f.cap_out * t;
+                        by *= 1 - t * t;
+                    }
+                    if (lean > 0) score += lean * (float)(apart + (KEYS ? row - column : column - row));
+                    float prob = exp2_of(score * f.scale_log2 - of.lse);
                     if (!all) {
                         int key = KEYS ? own + row : first + column;
                         if (key < (KEYS ? at.lo[column] : lo[m][r]) || key >= (KEYS ? at.hi[column] : hi[m][r]))
@@ -205,7 +211,7 @@ template <class T, int D, bool KEYS> struct bwd_block {
                         z = keep[byte] >> (KEYS ? row : column) % 8 & 1 ? f.keep_scale : 0;
                     }
                     p[m][j].v[i] = prob * z;
-                    ds[m][j].v[i] = prob * (z * ds[m][j].v[i] - of.delta) * f.scale;
+                    ds[m][j].v[i] = prob * (z * ds[m][j].v[i] - of.delta) * by;
                 }
             }
         }
@@ -241,6 +247,7 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) flash_bwd_kernel(flash_call
     /* 2  which tiles: of keys' queries those of all heads of the group, one head after the other */
     int begin = 0, end = KEYS ? f.sq : x.sample.n_keys;
     if (KEYS && f.causal) begin = first / N * N;
+    if (KEYS && f.window && first + rows < end - f.window) end = first + rows + f.window;
     if (!KEYS) begin = flash_least_key(f, x.sample, x.i_b, first, first + rows) / N * N;
     if (!KEYS && f.causal && first + rows < end) end = first + rows;
     int n = KEYS ? f.r : 1;                      /* heads to go through */
@@ -344,6 +351,7 @@ template <class T, int D> static tx_status backward(const tx_ctx *c, const flash
 {
     int64_t rows = (int64_t)f->sq * f->b * f->groups * f->r;
     GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_warp_blocks(c, rows, 256), 256, 0, flash_query_kernel<T>, *f);
+    if (f->dsink) GPU_LAUNCH(tx__gpu_compute(c), (unsigned)(f->groups * f->r), 256, 0, flash_sink_kernel<T>, *f);
     TX_TRY((launch<T, D, true>(c, f)));
     return launch<T, D, false>(c, f);
 }

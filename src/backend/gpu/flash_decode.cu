@@ -72,7 +72,8 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) flash_decode_kernel(flash_c
     const int g = (int)(blockIdx.x / (unsigned)(n_splits * n_tiles)) % f.groups;
     const int i_b = (int)(blockIdx.x / (unsigned)(n_splits * n_tiles)) / f.groups;
     const flash_sample sample = flash_sample_of(f, i_b);
-    if (split * SPLIT >= sample.n_keys) return;
+    const int seen_from = flash_window_begin(f, sample, 0); /* by the first query */
+    if (split * SPLIT >= sample.n_keys || (split + 1) * SPLIT <= seen_from) return;
     const int end = (split + 1) * SPLIT < sample.n_keys ? (split + 1) * SPLIT : sample.n_keys;
 
     auto load = [&](T *to, const flash_view &from, int k0) {
@@ -89,9 +90,10 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) flash_decode_kernel(flash_c
 
     flash_rows<T, D, 1, N> x;
     x.begin([&](int row) { return flash_seen(f, sample, i_b, decode_row_of(f, first + row).i); },
-            [&](int row) { return flash_slope(f, g * f.r + decode_row_of(f, first + row).r); });
+            [&](int row) { return flash_slope(f, g * f.r + decode_row_of(f, first + row).r); }, -INFINITY);
     for (int k0 = split * SPLIT + warp * N; k0 < end; k0 += warps * N) {
         typename X::acc s[1][N / 16];
+        if (k0 + N <= seen_from) continue;
         sync_warp(); /* of the tile before this one */
         load(k, f.k, k0);
         load(v, f.v, k0);
@@ -104,7 +106,7 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) flash_decode_kernel(flash_c
             }
         copies_wait();
         sync_warp();
-        x.scores(s, q, k, k0, f.scale_log2, f.mask.drop ? keep : nullptr, f.alibi.n_heads > 0);
+        x.scores(s, q, k, k0, f, f.mask.drop ? keep : nullptr);
         x.values(s, v);
     }
     x.end();
@@ -147,14 +149,22 @@ template <class T> __global__ void __launch_bounds__(256) flash_decode_end_kerne
     int64_t n = (int64_t)f.b * f.groups * n_rows;
     for (int64_t at = grid_warp(); at < n; at += grid_warps()) {
         int row = (int)(at % n_rows), g = (int)(at / n_rows % f.groups), i_b = (int)(at / n_rows / f.groups);
-        int there = (flash_sample_of(f, i_b).n_keys + SPLIT - 1) / SPLIT;
+        const flash_sample sample = flash_sample_of(f, i_b);
+        int from = flash_window_begin(f, sample, 0) / SPLIT, there = (sample.n_keys + SPLIT - 1) / SPLIT - from;
         decode_row x = decode_row_of(f, row);
+        float sink = flash_sink<T>(f, g * f.r + x.r);
         T *o = flash_at<T>(f.o, x.i, i_b, g, x.r);
         for (int j = lane_id(); j < f.d; j += WARP) {
             float most, sum,
                 y = decode_sum(
-                    there, [&](int k) { return (const float *)decode_part(f, i_b, g, row, k, n_splits); }, &most, &sum,
-                    j);
+                    there, [&](int k) { return (const float *)decode_part(f, i_b, g, row, from + k, n_splits); }, &most,
+                    &sum, j);
+            if (f.has_sink) {
+                float top = fmaxf(most, sink), by = exp2_of(most - top);
+                y *= by;
+                sum = sum * by + exp2_of(sink - top);
+                most = top;
+            }
             o[j] = to<T>(y * (f.keep_scale / sum));
             if (j == 0 && f.lse)
                 f.lse[(((int64_t)i_b * f.groups + g) * f.r + x.r) * f.sq + x.i] = most * (float)LN2 + logf(sum);

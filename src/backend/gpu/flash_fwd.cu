@@ -42,7 +42,8 @@ template <class T, int D> __global__ void __launch_bounds__(FLASH_WARPS *WARP) f
 
     flash_rows<T, D, M, N> x;
     const float slope = flash_slope(f, head);
-    x.begin([&](int i) { return flash_seen(f, sample, i_b, own + i); }, [&](int) { return slope; });
+    x.begin([&](int i) { return flash_seen(f, sample, i_b, own + i); }, [&](int) { return slope; },
+            flash_sink<T>(f, head));
     for (int k0 = begin; k0 < end; k0 += N) {
         typename X::acc s[M][N / 16];
         copies_wait();
@@ -53,7 +54,7 @@ template <class T, int D> __global__ void __launch_bounds__(FLASH_WARPS *WARP) f
             uint64_t e = tx_dropout_head(&f.mask, i_b, head) + (uint64_t)(own + sample.offset) * s_global;
             flash_keep<N>(keep, 16 * M, f.mask, e + (uint64_t)k0, s_global);
         }
-        x.scores(s, mine, k, k0, f.scale_log2, f.mask.drop ? keep : nullptr, f.alibi.n_heads > 0);
+        x.scores(s, mine, k, k0, f, f.mask.drop ? keep : nullptr);
         copies_wait();
         __syncthreads();
         if (k0 + N < end) load(k, f.k, k0 + N);

@@ -5,7 +5,7 @@
  *      queries and keys of the same positions, no past, no first_key; causal, or with n_keys, or neither
  *      a log-sum-exp that backward will want
  *      no dropout: cuDNN draws from a generator of its own, and our masks are functions of global coordinates
- *      no biases of positions (alibi)
+ *      no biases of positions (alibi), no window, softcap and sinks
  *      backward: deterministic, with less than 4 GiB of workspace (it has one of 2 b heads s² bytes)
  *
  *  Unlike our own kernels cuDNN's multiply keys that pad by 0, so these have to be finite, and a sample's bits depend

@@ -11,7 +11,7 @@
 typedef struct ask {
     tx_tensor x[TX__SDPA_N_VALUES]; /* by role; forward has the first four */
     tx_tensor lse, first_key, n_keys;
-    bool backward, causal, past, dropout, alibi;
+    bool backward, causal, past, dropout, alibi, kind;
 } ask;
 
 static inline ask ask_fwd(const tx_attention_fwd_args *a)
@@ -28,6 +28,7 @@ static inline ask ask_fwd(const tx_attention_fwd_args *a)
     k.past = a->past.n.data != NULL;
     k.dropout = a->mask.drop > 0;
     k.alibi = a->alibi.n_heads > 0;
+    k.kind = a->kind.window || a->kind.softcap > 0 || tx_has_sink(&a->kind);
     return k;
 }
 
@@ -49,6 +50,7 @@ static inline ask ask_bwd(const tx_attention_bwd_args *a)
     k.causal = a->causal;
     k.dropout = a->mask.drop > 0;
     k.alibi = a->alibi.n_heads > 0;
+    k.kind = a->kind.window || a->kind.softcap > 0 || tx_has_sink(&a->kind);
     return k;
 }
 
@@ -83,7 +85,8 @@ static inline bool make_case(const ask *k, bool nondeterministic, tx__sdpa *c)
 {
     const tx_tensor *q = &k->x[TX__SDPA_Q], *key = &k->x[TX__SDPA_K];
     int64_t s = q->dim[0], b = q->dim[1], groups = q->dim[2], r = q->dim[3], d = q->dim[4];
-    if (k->past || k->dropout || k->alibi || k->first_key.data || !k->lse.data || k->lse.dtype != TX_F32) return false;
+    if (k->past || k->dropout || k->alibi || k->kind || k->first_key.data || !k->lse.data || k->lse.dtype != TX_F32)
+        return false;
     if (key->dim[0] != s || s < 128 || d % 8 || d < 8 || d > 128 || !b || !groups || !r) return false;
     if (q->dtype != TX_BF16 && q->dtype != TX_F16) return false;
 
