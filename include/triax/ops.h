@@ -266,6 +266,16 @@ typedef struct tx_alibi {
     int64_t first_head; /* number of this call's first head among them */
 } tx_alibi;
 
+/* What attention has beside scaled scores and their softmax. All zero: nothing. */
+typedef struct tx_attention_kind {
+    int64_t window;  /* > 0: the query at position i sees no key before i - window; causal. arXiv:2004.05150 */
+    double softcap;  /* > 0: a scaled score becomes softcap tanh(score / softcap), before biases and masks.
+                      * arXiv:2408.00118 */
+    tx_tensor sink;  /* [groups r], optional: the softmax of a head has one term more, exp(sink), which has no value, so
+                      * that its probabilities sum to less than 1. arXiv:2309.17453 */
+    bool off_by_one; /* the same with a sink of 0 in all heads; not with sink */
+} tx_attention_kind;
+
 /* attention_fwd: o = drop(softmax(scale q kᵀ + causal mask)) v, per sample and head. Grouped queries: head (g, r) of
  *  [groups, heads per group] reads key and value head g. arXiv:1706.03762; arXiv:2305.13245
  *  With sk > sq the queries are the last sq positions (key-value cache): query i sees keys j <= i + sk - sq.
@@ -280,24 +290,27 @@ typedef struct tx_alibi {
  *  all others are free: views into a fused [s, b, (q..q k v)...] tensor can be passed as they are. */
 typedef struct tx_attention_fwd_args {
     tx_tensor o;    /* [sq, b, groups, r, d], out */
-    tx_tensor lse;  /* [b, groups, r, sq], contiguous, out: log Σ_j exp(score_j); optional (inference); wide */
+    tx_tensor lse;  /* [b, groups, r, sq], contiguous, out: log Σ_j exp(score_j), with a sink's term; optional
+                     * (inference); wide */
     tx_tensor q;    /* [sq, b, groups, r, d] */
     tx_tensor k, v; /* [sk, b, groups, d]; with a past [positions, slots, groups, d] */
     double scale;
     bool causal;
     tx_dropout mask;
-    tx_tensor first_key; /* [sq, b] i32, contiguous, optional: query i of sample b sees no key before this one, so
-                          * that documents of a sample are separate (--reset-attention-mask). Each query must see at
-                          * least one key */
-    tx_past past;        /* optional; causal */
-    tx_tensor n_keys;    /* [b] i32, 1 .. sk, optional, without causal and past: all queries of sample b see only its
-                          * keys j < n_keys[b]; the others are padding. Read by the host */
-    tx_alibi alibi;      /* optional; causal */
+    tx_tensor first_key;    /* [sq, b] i32, contiguous, optional: query i of sample b sees no key before this one, so
+                             * that documents of a sample are separate (--reset-attention-mask). Each query must see at
+                             * least one key */
+    tx_past past;           /* optional; causal */
+    tx_tensor n_keys;       /* [b] i32, 1 .. sk, optional, without causal and past: all queries of sample b see only its
+                             * keys j < n_keys[b]; the others are padding. Read by the host */
+    tx_alibi alibi;         /* optional; causal */
+    tx_attention_kind kind; /* optional */
 } tx_attention_fwd_args;
 TX_API tx_status tx_op_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a);
 
 /* attention_bwd: with P = exp(scale q kᵀ + bias - lse), Z its dropout mask (0 or 1/keep), D_i = Σ_d do_i o_i:
  *  dv = (P Z)ᵀ do,  dS = P (Z (do vᵀ) - D) scale,  dq = dS k,  dk = dSᵀ q.  arXiv:2205.14135, algorithm 4.
+ *  With a softcap dS is also multiplied by 1 - tanh²; dsink += -Σ exp(sink - lse) D over all queries of a head.
  *  dq, dk, dv are written and may be views into one fused tensor. sq == sk here. */
 typedef struct tx_attention_bwd_args {
     tx_tensor dq, dk, dv; /* as q, k, v; out */
@@ -308,6 +321,8 @@ typedef struct tx_attention_bwd_args {
     tx_dropout mask;
     tx_tensor first_key, n_keys; /* as in forward; dk and dv of padding keys are 0 */
     tx_alibi alibi;
+    tx_attention_kind kind;
+    tx_tensor dsink; /* [groups r], accumulated, with kind.sink, optional; wide */
 } tx_attention_bwd_args;
 TX_API tx_status tx_op_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a);
 

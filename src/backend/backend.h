@@ -91,6 +91,12 @@ static inline int64_t tx__keys_of(tx_past past, tx_tensor n_keys, tx_tensor k, i
     return past.n.data ? ((const int32_t *)past.n.data)[i_b] + sq : k.dim[0];
 }
 
+/* The first key that a window lets the query at `position` see. */
+static inline int64_t tx__window_begin(int64_t window, int64_t position)
+{
+    return window && position > window ? position - window : 0;
+}
+
 /* An update's gate, for rows whose data the host can read: multiplies its factor to *grad_scale; false: nothing is to
  * be changed. */
 bool tx__update_gate(tx_tensor gate, double *grad_scale);

@@ -63,6 +63,21 @@ static tx_status check_alibi(const char *op, const tx_alibi *a, tx_tensor q, boo
     return TX_OK;
 }
 
+/* @dsink absent in forward */
+static tx_status check_kind(const char *op, const tx_attention_kind *k, tx_tensor q, bool causal, tx_tensor dsink)
+{
+    int64_t heads = q.dim[2] * q.dim[3];
+    if (k->window < 0 || (k->window && !causal))
+        return TX_FAIL(TX_ERR_ARG, "%s: a window of %lld tokens: it is at least 0, and needs causal attention", op,
+                       (long long)k->window);
+    if (!(k->softcap >= 0)) return TX_FAIL(TX_ERR_ARG, "%s: a softcap of %g is not at least 0", op, k->softcap);
+    if (k->off_by_one && k->sink.data) return TX_FAIL(TX_ERR_ARG, "%s: sinks and off_by_one: give one of them", op);
+    bool fits = !k->sink.data || vec(k->sink, q.dtype, heads);
+    if (fits && (!dsink.data || (k->sink.data && vec(dsink, tx_wide(q.dtype), heads)))) return TX_OK;
+    return refuse(op, "sink [groups r] of q's dtype, and with it dsink [groups r] fp32",
+                  (named[]){ { "q", q }, { "kind.sink", k->sink }, { "dsink", dsink } }, 3);
+}
+
 tx_status tx__check_attention_fwd(const tx_attention_fwd_args *a)
 {
     int64_t b = a->q.dim[1];
@@ -78,6 +93,7 @@ tx_status tx__check_attention_fwd(const tx_attention_fwd_args *a)
         return REFUSE("attention_fwd", "past.n and past.slot [b] int32, and causal", T(q), T(past.n), T(past.slot));
     TX_TRY(check_padding("attention_fwd", a->n_keys, a->q, a->causal, a->past));
     TX_TRY(check_alibi("attention_fwd", &a->alibi, a->q, a->causal));
+    TX_TRY(check_kind("attention_fwd", &a->kind, a->q, a->causal, (tx_tensor){ 0 }));
     return check_attention_mask("attention_fwd", &a->mask, a->q, a->k);
 }
 
@@ -95,6 +111,7 @@ tx_status tx__check_attention_bwd(const tx_attention_bwd_args *a)
             T(dq), T(dk), T(dv), T(do_), T(o), T(lse), T(q), T(k), T(v), T(first_key));
     TX_TRY(check_padding("attention_bwd", a->n_keys, a->q, a->causal, (tx_past){ .n = { 0 } }));
     TX_TRY(check_alibi("attention_bwd", &a->alibi, a->q, a->causal));
+    TX_TRY(check_kind("attention_bwd", &a->kind, a->q, a->causal, a->dsink));
     return check_attention_mask("attention_bwd", &a->mask, a->q, a->k);
 }
 
@@ -104,6 +121,7 @@ tx_status tx__check_max_logits(const tx_max_logits_args *a)
         !mat(a->max, TX_F32, a->q.dim[2], a->q.dim[3]) || !first_key_fits(a->first_key, a->q))
         return REFUSE("max_logits", "max [groups,r] fp32, q and k as attention_fwd's, sq == sk; first_key [s,b] int32",
                       T(max), T(q), T(k), T(first_key));
+    TX_TRY(check_kind("max_logits", &(tx_attention_kind){ .window = a->window }, a->q, a->causal, (tx_tensor){ 0 }));
     return check_padding("max_logits", a->n_keys, a->q, a->causal, (tx_past){ .n = { 0 } });
 }
 

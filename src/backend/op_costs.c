@@ -48,6 +48,7 @@ static double head_flops(const tx_head_loss_args *a)
 typedef struct seen {
     tx_tensor q, k, first_key, n_keys;
     tx_past past;
+    int64_t window;
     bool causal;
 } seen;
 
@@ -59,38 +60,43 @@ static tx_tensor known(tx_tensor index)
 
 static seen seen_fwd(const tx_attention_fwd_args *a)
 {
-    return (seen){ a->q, a->k, known(a->first_key), known(a->n_keys), a->past, a->causal };
+    return (seen){ a->q, a->k, known(a->first_key), known(a->n_keys), a->past, a->kind.window, a->causal };
 }
 
 static seen seen_bwd(const tx_attention_bwd_args *a)
 {
-    return (seen){ a->q, a->k, known(a->first_key), known(a->n_keys), { .n = { 0 } }, a->causal };
+    return (seen){ a->q, a->k, known(a->first_key), known(a->n_keys), { .n = { 0 } }, a->kind.window, a->causal };
 }
 
 static seen seen_max(const tx_max_logits_args *a)
 {
-    return (seen){ a->q, a->k, known(a->first_key), known(a->n_keys), { .n = { 0 } }, a->causal };
+    return (seen){ a->q, a->k, known(a->first_key), known(a->n_keys), { .n = { 0 } }, a->window, a->causal };
 }
 
 /* n_products over all pairs of a query and a key that it sees. */
 static double attention_flops(int n_products, seen a)
 {
     int64_t sq = a.q.dim[0], b = a.q.dim[1], sk = a.k.dim[0], pairs = 0;
-    bool one_by_one = a.n_keys.data || a.past.n.data || a.first_key.data;
+    bool one_by_one = a.n_keys.data || a.past.n.data || a.first_key.data || a.window;
     if (!one_by_one) pairs = b * (sq * sk - (a.causal ? sq * (sq - 1) / 2 : 0));
-    for (int64_t i = 0; i < sq && one_by_one; i++) {
-        for (int64_t j = 0; j < b; j++)
-            pairs += tx__keys_of(a.past, a.n_keys, a.k, sq, j) + (a.causal ? i + 1 - sq : 0);
-        for (int64_t j = 0; a.first_key.data && j < b; j++) pairs -= ((const int32_t *)a.first_key.data)[i * b + j];
-    }
+    for (int64_t i = 0; i < sq && one_by_one; i++)
+        for (int64_t j = 0; j < b; j++) {
+            int64_t end = tx__keys_of(a.past, a.n_keys, a.k, sq, j) + (a.causal ? i + 1 - sq : 0);
+            int64_t first = a.first_key.data ? ((const int32_t *)a.first_key.data)[i * b + j] : 0;
+            int64_t begin = tx__window_begin(a.window, end - 1);
+            pairs += end - (first > begin ? first : begin);
+        }
     return 2.0 * n_products * (double)pairs * (double)(a.q.dim[2] * a.q.dim[3] * a.q.dim[4]);
 }
 
-/* What is read of keys: what does not pad, of a cache what its sequences have. */
+/* What is read of keys: what does not pad, of a cache what its sequences have within the window of the first query. */
 static double keys_read(seen a)
 {
     double n = 0;
-    for (int64_t j = 0; j < a.q.dim[1]; j++) n += (double)tx__keys_of(a.past, a.n_keys, a.k, a.q.dim[0], j);
+    for (int64_t j = 0; j < a.q.dim[1]; j++) {
+        int64_t end = tx__keys_of(a.past, a.n_keys, a.k, a.q.dim[0], j);
+        n += (double)(end - tx__window_begin(a.window, end - a.q.dim[0]));
+    }
     return n * (double)(a.k.dim[2] * a.k.dim[3]) * (double)tx_dtype_size(a.k.dtype);
 }
 

@@ -29,6 +29,12 @@ TX_DEVICE_CODE static inline uint64_t tx_dropout_head(const tx_dropout *m, int64
     return ((m->sample + (uint64_t)i_b) * (uint64_t)m->n_heads + (uint64_t)m->first_head + (uint64_t)i_n) * s * s;
 }
 
+/* Whether a softmax has a term more. */
+TX_DEVICE_CODE static inline bool tx_has_sink(const tx_attention_kind *k)
+{
+    return k->sink.data || k->off_by_one;
+}
+
 /* The slope of this call's head i_n, as its logarithm to base 2. */
 TX_DEVICE_CODE static inline double tx_alibi_log2_slope(const tx_alibi *a, int64_t i_n)
 {
@@ -58,14 +64,15 @@ typedef struct tx_row_dots_args {
 } tx_row_dots_args;
 
 /* max_logits: the largest scaled score of each head, max = max(max, scale q k) over all pairs of a query and a key that
- * it sees, as attention_fwd has them but for its biases, which are never positive; queries that pad count as little as
- * keys do. Scores are never in memory. */
+ * it sees, as attention_fwd has them but for its biases, which are never positive, and its softcap, which hides how
+ * large they grow; queries that pad count as little as keys do. Scores are never in memory. */
 typedef struct tx_max_logits_args {
     tx_tensor max;  /* [groups, r] fp32, contiguous, in and out; not negative */
     tx_tensor q, k; /* [s, b, groups, r, d], [s, b, groups, d], strides as in attention_fwd */
     double scale;
     bool causal;
     tx_tensor first_key, n_keys; /* as in attention_fwd */
+    int64_t window;              /* likewise: kind.window */
 } tx_max_logits_args;
 
 /* cache_append: puts the positions of this call after those in the cache: k_cache[past.n[b] + i, past.slot[b]] = k[i,

@@ -216,6 +216,11 @@ int64_t tx_config_rotary_dim(const tx_config *cfg);
 /* Whether layer `layer`, from 0, has no rotary positions (--no-rope-freq). */
 bool tx_config_skips_rope(const tx_config *cfg, int64_t layer);
 
+/* How many tokens before itself a token sees in layer `layer`, from 0; 0: all of them. And what scores of attention are
+ * multiplied by. */
+int64_t tx_config_window(const tx_config *cfg, int64_t layer);
+double tx_config_attention_scale(const tx_config *cfg);
+
 /* Where the warm-up of WarmupLR and WarmupDecayLR ends. *flag: the option that says it. */
 double tx_config_warmup_max_lr(const tx_config *cfg, const char **flag);
 

@@ -1,6 +1,6 @@
 /* layer_pattern.h - which layers something is in, as Megatron Core's --moe-layer-freq says it: a number N, the first of
  * every N layers, or a list of 0 and 1, one for each layer, in Python's words: lists, sums and repetitions of them, and
- * parentheses.
+ * parentheses. (--window-attn-skip-freq has the same words, and of a number N all layers but the last of every N.)
  *
  *      [0]+[1]*3           0 1 1 1
  *      ([1,0]*2+[0])*2     1 0 1 0 0 1 0 1 0 0 */

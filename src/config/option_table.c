@@ -77,6 +77,13 @@ static const struct same_word {
 #include "config/options.def"
 };
 
+static const struct pair {
+    const char *flag, *second;
+} pairs[] = {
+#define PAIR(flag, second) { flag, second },
+#include "config/options.def"
+};
+
 static const struct also {
     const char *command, *field, *initial;
 } also[] = {
@@ -140,6 +147,23 @@ const char *tx__word_of(const tx_option *o, const char *typed)
 {
     for (size_t i = 0; i < sizeof same_words / sizeof *same_words; i++)
         if (!strcmp(same_words[i].flag, o->flag) && !strcmp(same_words[i].typed, typed)) return same_words[i].word;
+    return typed;
+}
+
+const char *tx__first_of_pair(const tx_option *o, const char *typed, char *first, size_t size)
+{
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        const char *comma = strchr(typed, ',');
+        if (strcmp(pairs[i].flag, o->flag) != 0 || !comma) continue;
+        bool closed = *typed == '(';
+        const char *begin = typed + closed, *second = comma + 1 + strspn(comma + 1, " ");
+        size_t n = (size_t)(comma - begin), m = strlen(pairs[i].second);
+        if (n >= size || strncmp(second, pairs[i].second, m) != 0 || strcmp(second + m, closed ? ")" : "") != 0)
+            return typed;
+        memcpy(first, begin, n);
+        first[n] = 0;
+        return first;
+    }
     return typed;
 }
 

@@ -65,6 +65,9 @@ const char *tx__renamed(const char *spelling);
 /* The word of an ENUM that was meant: resolves an alias, else returns what was typed. */
 const char *tx__word_of(const tx_option *o, const char *typed);
 
+/* "128" of "128,0" or "(128,0)", in `first`, if that is an option's pair; else what was typed. */
+const char *tx__first_of_pair(const tx_option *o, const char *typed, char *first, size_t size);
+
 /* Whether the row stands for all flags with its prefix: "moe-*". */
 bool tx__is_family(const tx_option *o);
 

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "config/layer_pattern.h"
 #include "config/rules.h"
 
 /* ---------------------------------------------------------------- model */
@@ -138,6 +139,45 @@ static void rule_positions_reach(const tx__check *k)
                     (long long)c->max_position_embeddings);
 }
 
+/* Of --window-attn-skip-freq: a number, or a list of as many layers as there are. */
+static void check_windowed_layers(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    const char *text = c->window_attn_skip_freq;
+    tx_layer_pattern p;
+    if (!tx_layer_pattern_read(text, 0, &p)) {
+        tx__violate(k->v,
+                    "--window-attn-skip-freq %s is neither a whole number of at least 2 nor a list of 0 and 1 such as "
+                    "[1]*5+[0] or ([1]*3+[0])*4",
+                    text);
+        return;
+    }
+    if (!c->num_layers || k->bad->num_layers) return;
+    if (p.listed && p.n != c->num_layers) {
+        tx__violate(k->v, "--window-attn-skip-freq %s is a list of %lld layers, and --num-layers is %lld", text,
+                    (long long)p.n, (long long)c->num_layers);
+        return;
+    }
+    int64_t n = 0;
+    for (int64_t i = 0; i < c->num_layers; i++) n += tx_config_window(c, i) > 0;
+    if (!n)
+        tx__violate(k->v, "--window-attn-skip-freq %s: no layer has the window of --window-size %lld; leave both out",
+                    text, (long long)c->window_size);
+}
+
+static void rule_windows_have_layers(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->window_size || k->bad->window_attn_skip_freq) return;
+    if (c->window_size && c->model_type == TX_MODEL_BERT)
+        tx__violate(k->v, "--window-size is for a GPT: its window reaches back, and a BERT looks both ways; leave the "
+                          "flag out");
+    else if (c->window_attn_skip_freq && !c->window_size && !c->load && !k->g->load)
+        tx__violate(k->v, "--window-attn-skip-freq needs --window-size: it says which layers have that window");
+    else if (c->window_attn_skip_freq && c->window_size)
+        check_windowed_layers(k);
+}
+
 /* ---------------------------------------------------------------- recomputation */
 
 /* The number of layers at its default of 1 says nothing, as upstream: scripts have it beside no recomputation. */
@@ -184,6 +224,7 @@ const tx__rule tx__rules_model[] = {
     { NULL, rule_rotation_has_pairs },
     { NULL, rule_positions_are_of_one_kind },
     { NULL, rule_positions_reach },
+    { NULL, rule_windows_have_layers },
     { "training", rule_recomputation_is_whole },
     { NULL, NULL },
 };

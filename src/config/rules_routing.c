@@ -116,6 +116,9 @@ static void rule_random_ltd_goes_with(const tx__check *k)
     if (!k->bad->position_embedding_type && tx_config_positions(c) == TX_POSITIONS_ALIBI)
         tx__violate(k->v, "--random-ltd: ALiBi's biases of tokens that are not neighbours are not built: give another "
                           "--position-embedding-type, or leave it out");
+    if (!k->bad->window_size && c->window_size)
+        tx__violate(k->v, "--random-ltd: windows of tokens that are not neighbours are not built: leave it out, or "
+                          "--window-size");
     if (!k->bad->num_experts && tx_config_has_experts(c))
         tx__violate(k->v, "--random-ltd: layers with experts compute all tokens: leave it out, or --num-experts");
 }

@@ -197,9 +197,11 @@ tx_status tx__option_set(tx_config *cfg, const tx_option *o, int n, const char *
     int64_t i;
     double d;
     int word;
+    char first[64];
     switch (o->kind) {
     case TX_OPTION_I64:
-        if (!tx__integer_parse(values[0], &i)) return refuse(o, values[0], "is not a whole number");
+        if (!tx__integer_parse(tx__first_of_pair(o, values[0], first, sizeof first), &i))
+            return refuse(o, values[0], "is not a whole number");
         if (!tx__in_bounds(o, (double)i)) return refuse_bounds(o, values[0], (double)i);
         *(int64_t *)at = i;
         return TX_OK;

@@ -101,6 +101,10 @@ static tx_block block_of(const tx_config *cfg, int64_t i, const tx_grid *grid, b
                   .d = cfg->kv_channels,
                   .alibi = tx_config_positions(cfg) == TX_POSITIONS_ALIBI,
                   .causal = causal,
+                  .scale = tx_config_attention_scale(cfg),
+                  .kind = { .window = tx_config_window(cfg, i),
+                            .softcap = cfg->attention_logit_softcap,
+                            .off_by_one = cfg->softmax_type == TX_SOFTMAX_OFF_BY_ONE },
                   .p_drop = cfg->attention_dropout,
                   .layer = (int)i + 1 },
         .mlp = mlp_of(cfg),
@@ -323,6 +327,7 @@ static unsigned traits_of(const tx_transformer *t, const tx_config *cfg, const t
     return (cfg->add_bias_linear ? TX_WITH_BIAS : 0) |
            (cfg->add_bias_linear || cfg->add_qkv_bias ? TX_WITH_QKV_BIAS : 0) |
            (cfg->qk_layernorm ? TX_WITH_QK_NORM : 0) | (cfg->qk_layernorm_whole ? TX_WITH_QK_WHOLE : 0) |
+           (cfg->softmax_type == TX_SOFTMAX_LEARNABLE ? TX_WITH_SINK : 0) |
            (t->final_norm.kind == TX_LAYERNORM ? TX_WITH_BETA : 0) | (cfg->add_position_embedding ? TX_WITH_POS : 0) |
            (head->n_types ? TX_WITH_KIND : 0) | (t->normed == TX_NORM_WORDS ? TX_WITH_WORD_NORM : 0) |
            (t->normed == TX_NORM_SUM ? TX_WITH_SUM_NORM : 0) |

@@ -1,8 +1,6 @@
 /* attention.c - forward and backward of self-attention over a fused q,k,v projection. */
 #include "nn/attention.h"
 
-#include <math.h>
-
 #define QKV    "self_attention.query_key_value"
 #define CORE   "self_attention.core_attention"
 #define DENSE  "self_attention.dense"
@@ -63,6 +61,13 @@ static tx_alibi biases(const tx_attention *w)
 {
     if (!w->alibi) return (tx_alibi){ 0 };
     return (tx_alibi){ .n_heads = w->n_heads_whole, .first_head = w->first_head };
+}
+
+static tx_attention_kind kind_of(const tx_attention *w)
+{
+    tx_attention_kind k = w->kind;
+    k.sink = w->sink.value;
+    return k;
 }
 
 /* @past absent in backward   @position as in tx_attention_call */
@@ -157,17 +162,17 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
         p.v = kv->v;
     }
     if (k->max_logits.data)
-        TX_RUN(c, max_logits, .max = k->max_logits, .q = p.q, .k = p.k, .scale = 1.0 / sqrt((double)w->d),
-               .causal = w->causal, .first_key = k->seen.first, .n_keys = k->seen.n);
-    /* 3  o = drop(softmax(q kᵀ / √d + biases + mask)) v   [s, b, n d] */
+        TX_RUN(c, max_logits, .max = k->max_logits, .q = p.q, .k = p.k, .scale = w->scale, .causal = w->causal,
+               .first_key = k->seen.first, .n_keys = k->seen.n, .window = w->kind.window);
+    /* 3  o = drop(softmax(scale q kᵀ + biases + mask)) v   [s, b, n d] */
     a->lse = (tx_tensor){ .data = a->lse.data,
                           .dtype = a->lse.dtype,
                           .n_dims = 4,
                           .dim = { b, g, n / g, s },
                           .stride = { n * s, n / g * s, s, 1 } };
-    TX_RUN(c, attention_fwd, .o = all_heads(w, a->o), .lse = a->lse, .q = p.q, .k = p.k, .v = p.v,
-           .scale = 1.0 / sqrt((double)w->d), .causal = w->causal, .mask = attention_mask(w, k->dropout),
-           .first_key = k->seen.first, .n_keys = k->seen.n, .past = past, .alibi = biases(w));
+    TX_RUN(c, attention_fwd, .o = all_heads(w, a->o), .lse = a->lse, .q = p.q, .k = p.k, .v = p.v, .scale = w->scale,
+           .causal = w->causal, .mask = attention_mask(w, k->dropout), .first_key = k->seen.first, .n_keys = k->seen.n,
+           .past = past, .alibi = biases(w), .kind = kind_of(w));
     /* 4  y = o W_projᵀ + b_proj */
     tx_at_part(c, DENSE);
     TX_TRY(tx_linear_fwd(c, &w->proj, tx_as_rows(k->y), tx_as_rows(a->o)));
@@ -191,8 +196,9 @@ tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_atte
     /* 3  dq, dk, dv, side by side as the forward's fused tensor */
     tx_at_part(c, CORE);
     TX_RUN(c, attention_bwd, .dq = d.q, .dk = d.k, .dv = d.v, .do_ = all_heads(w, d_o), .o = all_heads(w, a->o),
-           .lse = a->lse, .q = p.q, .k = p.k, .v = p.v, .scale = 1.0 / sqrt((double)w->d), .causal = w->causal,
-           .mask = attention_mask(w, k->dropout), .first_key = k->seen.first, .n_keys = k->seen.n, .alibi = biases(w));
+           .lse = a->lse, .q = p.q, .k = p.k, .v = p.v, .scale = w->scale, .causal = w->causal,
+           .mask = attention_mask(w, k->dropout), .first_key = k->seen.first, .n_keys = k->seen.n, .alibi = biases(w),
+           .kind = kind_of(w), .dsink = w->sink.frozen ? (tx_tensor){ 0 } : w->sink.grad);
     /* 2  dq, dk turned back, and those of what was normalised; do is needed no more */
     TX_TRY(turn(c, w, d.qk, (tx_past){ .n = { 0 } }, k->position, true));
     TX_TRY(norm_parts_bwd(c, w, a, d, d_o));

@@ -30,8 +30,11 @@ typedef struct tx_attention {
     bool rope_interleaved;
     bool alibi; /* biases of positions (ops.h) of the whole layer's heads; causal */
     bool causal;
-    double p_drop; /* of the probabilities */
-    int layer;     /* from 1; names the random stream */
+    double scale;           /* of scores */
+    tx_attention_kind kind; /* but for its sink; of the layer: another may have another window */
+    tx_weight sink;         /* [n_heads]; without one its value is absent */
+    double p_drop;          /* of the probabilities */
+    int layer;              /* from 1; names the random stream */
 } tx_attention;
 
 /* The keys that queries see, as in ops.h; either may be absent. */

@@ -40,6 +40,7 @@ const tx_param_decl tx_block_params[] = {
     { "self_attention.k_layernorm.weight",     "d*",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(attn.k_norm.gamma), QK },
     { "self_attention.k_layernorm.weight",     "k/t",   TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(attn.k_norm.gamma), QK_WHOLE },
     { "self_attention.k_layernorm.bias",       "d*",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.k_norm.beta),  QK_BETA },
+    { "self_attention.core_attention.softmax_offset", "n/t", TX_INIT_NORMAL, TX_NO_DECAY, TX_ADDS, F(attn.sink), TX_WITH_SINK },
     { "self_attention.dense.weight",           "h,a/t", TX_INIT_SCALED, TX_DECAY,    TX_SETS, F(attn.proj.w),   0 },
     { "self_attention.dense.bias",             "h",     TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.proj.b),   BIAS },
     { "post_attention_layernorm.weight",       "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln1.gamma),     POST },

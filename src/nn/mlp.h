@@ -14,6 +14,7 @@ enum {
     TX_WITH_MLP = 16,
     TX_WITH_QKV_BIAS = 32,
     TX_WITH_QK_NORM = 64,
+    TX_WITH_SINK = 1 << 20,
     TX_WITH_QK_WHOLE = 1 << 24
 };
 

@@ -36,6 +36,8 @@ static int64_t dim_of_letter(const tx_dims *d, char letter)
         return d->a;
     case 'E':
         return d->E;
+    case 'n':
+        return d->d ? d->a / d->d : 0;
     case 'd':
         return d->d;
     case 'u':

@@ -57,7 +57,7 @@ typedef struct tx_dims {
     int64_t T;                     /* token types, and classes of the binary head */
     int64_t E;                     /* choices of a gate: experts of a layer */
     int64_t q, a, u;               /* fused q+k+v rows, all heads side by side, rows of the MLP's first matrix */
-    int64_t d;                     /* a head */
+    int64_t d;                     /* a head, of which there are n = a / d */
     int64_t k, r;                  /* rows of the keys of all groups; rank of adapters (nn/lora.h) */
     int u_parts;       /* blocks of equal size that u is made of, each split over the ranks: 2 with a gate; 0 is 1 */
     int n_tp, tp_rank; /* tensor-parallel ranks, 0 is 1; they divide what "/t" stands after */

@@ -41,7 +41,7 @@ typedef void (*case_fn)(tx_ctx *c, const int64_t *p, results *o);
 typedef struct op_case {
     const char *name;
     case_fn run;
-    int64_t p[8];
+    int64_t p[12];
 } op_case;
 
 /* The distance from w to the next bf16 or fp16; what fp32 may differ by is `bound`'s business. */
@@ -221,20 +221,21 @@ static void rope(tx_ctx *c, const int64_t *p, results *o)
     out(o, "turned back", turned, 2);
 }
 
-/* p: as in rope, neighbours: of given frequencies, scaled, longer than some length; and back */
+/* p: as in rope, neighbours: of given frequencies, scaled, longer than some length; and back; as long as that */
 static void rope_scaled(tx_ctx *c, const int64_t *p, results *o)
 {
-    tx_tensor x[2] = { RAND(V, p[0], p[1], p[2], p[3], p[4]), RAND(V, p[0], p[1], p[2], p[3], p[4]) };
     double frequency[TX_MAX_ROT / 2];
     for (int64_t i = 0; i < p[5] / 2; i++) frequency[i] = 1 / (1 + 0.3 * (double)(i * i));
     for (int i = 0; i < 2; i++) {
-        RUN(c, rope, .x = x[i], .n_rot = p[5], .first = p[6], .frequency = frequency, .scale = 1.25,
-            .interleaved = p[7], .inverse = i, .grows_by = 3, .grows_from = p[6] + p[0] - 1);
-        RUN(c, rope, .x = x[i], .n_rot = p[5], .first = p[6], .theta = 100, .interleaved = p[7], .grows_by = 2,
-            .grows_from = p[6] + p[0]);
+        tx_tensor x = RAND(V, p[0], p[1], p[2], p[3], p[4]);
+        RUN(c, rope, .x = x, .n_rot = p[5], .first = p[6], .frequency = frequency, .scale = 1.25, .interleaved = p[7],
+            .inverse = i, .grows_by = 3, .grows_from = p[6] + p[0] - 1);
+        out(o, i ? "turned back" : "turned", x, 2);
     }
-    out(o, "turned", x[0], 4);
-    out(o, "turned back", x[1], 4);
+    tx_tensor x = RAND(V, p[0], p[1], p[2], p[3], p[4]);
+    RUN(c, rope, .x = x, .n_rot = p[5], .first = p[6], .theta = 100, .interleaved = p[7], .grows_by = 2,
+        .grows_from = p[6] + p[0]);
+    out(o, "as long", x, 2);
 }
 
 /* p: s, b, groups, r, d: tokens with positions of their own */
@@ -284,7 +285,7 @@ static tx_tensor documents(int64_t s, int64_t b, int64_t length)
 }
 
 /* p: s, b, groups, r, d, causal, drop, length of documents */
-static void attend(tx_ctx *c, const int64_t *p, tx_tensor n_keys, tx_alibi alibi, results *o)
+static void attend(tx_ctx *c, const int64_t *p, tx_tensor n_keys, tx_alibi alibi, tx_attention_kind kind, results *o)
 {
     int64_t s = p[0], b = p[1], groups = p[2], r = p[3], d = p[4];
     qkv x = fused_qkv(RAND(V, s, b, groups, r + 2, d), s, b, groups, r, d);
@@ -297,22 +298,24 @@ static void attend(tx_ctx *c, const int64_t *p, tx_tensor n_keys, tx_alibi alibi
                         .s_global = s + 5,
                         .n_heads = 2 * groups * r,
                         .first_head = 1 };
-    tx_tensor first_key = documents(s, b, p[7]);
-    double scale = 1 / sqrt((double)d);
+    tx_tensor first_key = documents(s, b, p[7]), dsink = RAND(TX_F32, groups * r);
+    double scale = kind.softcap > 0 ? 1 : 1 / sqrt((double)d);
+    if (!kind.sink.data) dsink.data = NULL;
     RUN(c, attention_fwd, .o = y, .lse = lse, .q = x.q, .k = x.k, .v = x.v, .scale = scale, .causal = p[5],
-        .mask = mask, .first_key = first_key, .n_keys = n_keys, .alibi = alibi);
+        .mask = mask, .first_key = first_key, .n_keys = n_keys, .alibi = alibi, .kind = kind);
     RUN(c, attention_bwd, .dq = g.q, .dk = g.k, .dv = g.v, .do_ = dy, .o = o_given, .lse = lse, .q = x.q, .k = x.k,
         .v = x.v, .scale = scale, .causal = p[5], .mask = mask, .first_key = first_key, .n_keys = n_keys,
-        .alibi = alibi);
+        .alibi = alibi, .kind = kind, .dsink = dsink);
     out_attention(o, "o", y, 32);
     out(o, "lse", lse, 16);
     out_attention(o, "dqkv", g.all, 64);
     if (n_keys.data) o->r[o->n - 1].size = largest(g.all); /* a lone key has a sum of all queries, each with P = 1 */
+    if (dsink.data) out(o, "dsink", dsink, 64);
 }
 
 static void attention(tx_ctx *c, const int64_t *p, results *o)
 {
-    attend(c, p, (tx_tensor){ 0 }, (tx_alibi){ 0 }, o);
+    attend(c, p, (tx_tensor){ 0 }, (tx_alibi){ 0 }, (tx_attention_kind){ 0 }, o);
 }
 
 /* p: s, b, groups, r, d, drop, length of documents, heads of the layer, of which the call has the last ones: with
@@ -320,7 +323,23 @@ static void attention(tx_ctx *c, const int64_t *p, results *o)
 static void leaning_attention(tx_ctx *c, const int64_t *p, results *o)
 {
     const int64_t q[] = { p[0], p[1], p[2], p[3], p[4], true, p[5], p[6] };
-    attend(c, q, (tx_tensor){ 0 }, (tx_alibi){ p[7], p[7] - p[2] * p[3] }, o);
+    attend(c, q, (tx_tensor){ 0 }, (tx_alibi){ p[7], p[7] - p[2] * p[3] }, (tx_attention_kind){ 0 }, o);
+}
+
+/* Sinks of one (1: learnt, 2: of 0) of the ways, or none (0). */
+static tx_attention_kind kind_of(int64_t window, int64_t softcap, int64_t sink, int64_t heads)
+{
+    tx_attention_kind k = { .window = window, .softcap = (double)softcap, .off_by_one = sink == 2 };
+    if (sink == 1) k.sink = RAND(V, heads);
+    return k;
+}
+
+/* p: as leaning_attention's, with no heads there are no biases, then window, softcap, sink */
+static void kind_attention(tx_ctx *c, const int64_t *p, results *o)
+{
+    const int64_t q[] = { p[0], p[1], p[2], p[3], p[4], true, p[5], p[6] };
+    tx_alibi alibi = { p[7], p[7] ? p[7] - p[2] * p[3] : 0 };
+    attend(c, q, (tx_tensor){ 0 }, alibi, kind_of(p[8], p[9], p[10], p[2] * p[3]), o);
 }
 
 /* Keys that do not pad: sample 0 has as many as there are, sample 1 one, the others something between. */
@@ -334,10 +353,18 @@ static tx_tensor padded_keys(int64_t s, int64_t b)
 /* The same with keys that pad. */
 static void padded_attention(tx_ctx *c, const int64_t *p, results *o)
 {
-    attend(c, p, padded_keys(p[0], p[1]), (tx_alibi){ 0 }, o);
+    attend(c, p, padded_keys(p[0], p[1]), (tx_alibi){ 0 }, (tx_attention_kind){ 0 }, o);
 }
 
-/* p: s, b, groups, r, d, causal, length of documents, with keys that pad: two samples' more in the same maximum */
+/* The same with p[7] softcap and p[8] sink. */
+static void padded_kind_attention(tx_ctx *c, const int64_t *p, results *o)
+{
+    const int64_t q[] = { p[0], p[1], p[2], p[3], p[4], p[5], p[6], 0 };
+    attend(c, q, padded_keys(p[0], p[1]), (tx_alibi){ 0 }, kind_of(0, p[7], p[8], p[2] * p[3]), o);
+}
+
+/* p: s, b, groups, r, d, causal, length of documents, with keys that pad, window: two samples' more in the same
+ * maximum */
 static void max_logits(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t s = p[0], b = p[1], groups = p[2], r = p[3], d = p[4];
@@ -347,7 +374,7 @@ static void max_logits(tx_ctx *c, const int64_t *p, results *o)
     for (int i = 0; i < 2; i++) {
         qkv x = fused_qkv(RAND(V, s, b, groups, r + 2, d), s, b, groups, r, d);
         RUN(c, max_logits, .max = max, .q = x.q, .k = x.k, .scale = 1 / sqrt((double)d), .causal = p[5],
-            .first_key = first_key, .n_keys = n_keys);
+            .first_key = first_key, .n_keys = n_keys, .window = p[8]);
     }
     out(o, "max", max, 16);
 }
@@ -368,8 +395,8 @@ static void cached_attention(tx_ctx *c, const int64_t *p, results *o)
     out(o, "lse", lse, 16);
 }
 
-/* p: s, slots, positions, b, groups, r, d, heads of a layer with biases of positions: samples of different pasts in a
- * cache of the decoder's layout, rows appended, queries turned by their positions */
+/* p: s, slots, positions, b, groups, r, d, heads of a layer with biases of positions, window, softcap, sink: samples of
+ * different pasts in a cache of the decoder's layout, rows appended, queries turned by their positions */
 static void past(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t s = p[0], slots = p[1], max = p[2], b = p[3], groups = p[4], r = p[5], d = p[6];
@@ -391,7 +418,8 @@ static void past(tx_ctx *c, const int64_t *p, results *o)
     out(o, "v", cache[1], 0);
     o->r[o->n - 1].exact = true;
     RUN(c, attention_fwd, .o = y, .lse = lse, .q = x.q, .k = at[0], .v = at[1], .scale = 1 / sqrt((double)d),
-        .causal = true, .past = sequences, .alibi = { p[7], p[7] ? p[7] - groups * r : 0 });
+        .causal = true, .past = sequences, .alibi = { p[7], p[7] ? p[7] - groups * r : 0 },
+        .kind = kind_of(p[8], p[9], p[10], groups * r));
     out_attention(o, "o", y, 32);
     out(o, "lse", lse, 16);
 }
@@ -1138,6 +1166,25 @@ static const op_case cases[] = {
     { "leaning attention s=70, dropout", leaning_attention, { 70, 2, 1, 2, 128, 6554, 0, 2 } },
     { "leaning attention s=100, documents of 30", leaning_attention, { 100, 3, 2, 1, 32, 6554, 30, 6 } },
     { "leaning attention s=40 d=256", leaning_attention, { 40, 1, 1, 1, 256, 0, 0, 5 } },
+    { "kind attention s=1, window", kind_attention, { 1, 1, 1, 1, 16, 0, 0, 0, 1, 0, 0 } },
+    { "kind attention s=17, window of 3", kind_attention, { 17, 2, 2, 2, 20, 0, 0, 0, 3, 0, 0 } },
+    { "kind attention s=130, window of 64", kind_attention, { 130, 2, 2, 1, 64, 0, 0, 0, 64, 0, 0 } },
+    { "kind attention s=200, window of 65, dropout", kind_attention, { 200, 1, 1, 2, 80, 6554, 0, 0, 65, 0, 0 } },
+    { "kind attention s=200, window of 20, documents", kind_attention, { 200, 2, 2, 1, 32, 0, 50, 0, 20, 0, 0 } },
+    { "kind attention s=130, window of 40, leaning", kind_attention, { 130, 1, 3, 2, 64, 0, 0, 12, 40, 0, 0 } },
+    { "kind attention s=70, window of 300", kind_attention, { 70, 1, 1, 2, 128, 0, 0, 0, 300, 0, 0 } },
+    { "kind attention s=3, cap", kind_attention, { 3, 2, 2, 1, 16, 0, 0, 0, 0, 2, 0 } },
+    { "kind attention s=130, cap, dropout", kind_attention, { 130, 2, 1, 2, 64, 6554, 0, 0, 0, 3, 0 } },
+    { "kind attention s=100, cap, documents", kind_attention, { 100, 2, 2, 1, 80, 0, 30, 0, 0, 1, 0 } },
+    { "kind attention s=67, cap, leaning", kind_attention, { 67, 1, 2, 2, 96, 0, 0, 6, 0, 2, 0 } },
+    { "kind attention s=1, sinks", kind_attention, { 1, 1, 2, 1, 16, 0, 0, 0, 0, 0, 1 } },
+    { "kind attention s=130, sinks", kind_attention, { 130, 3, 2, 2, 64, 0, 0, 0, 0, 0, 1 } },
+    { "kind attention s=40 d=256, sinks, dropout", kind_attention, { 40, 2, 1, 2, 256, 20000, 0, 0, 0, 0, 1 } },
+    { "kind attention s=70, off by one", kind_attention, { 70, 2, 2, 1, 16, 0, 9, 0, 0, 0, 2 } },
+    { "kind attention s=200, all", kind_attention, { 200, 2, 2, 2, 128, 6554, 70, 7, 33, 2, 1 } },
+    { "kind attention s=150 d=5, all", kind_attention, { 150, 2, 1, 3, 5, 0, 0, 3, 90, 1, 1 } },
+    { "padded kind attention s=70", padded_kind_attention, { 70, 4, 2, 2, 64, false, 0, 2, 1 } },
+    { "padded kind attention s=17, dropout", padded_kind_attention, { 17, 3, 2, 1, 20, false, 6554, 1, 2 } },
     { "padded attention s=1", padded_attention, { 1, 2, 1, 1, 16, false, 0 } },
     { "padded attention s=3", padded_attention, { 3, 4, 2, 2, 64, false, 0 } },
     { "padded attention s=17 d=5", padded_attention, { 17, 5, 2, 1, 5, false, 0 } },
@@ -1151,6 +1198,8 @@ static const op_case cases[] = {
     { "max_logits s=20 d=256", max_logits, { 20, 1, 2, 1, 256, true } },
     { "max_logits s=100 d=16, documents of 30", max_logits, { 100, 3, 2, 2, 16, true, 30 } },
     { "max_logits s=70 d=67, padded", max_logits, { 70, 7, 1, 2, 67, false, 0, true } },
+    { "max_logits s=130, window of 30", max_logits, { 130, 2, 2, 2, 64, true, 0, false, 30 } },
+    { "max_logits s=100, window of 30, documents", max_logits, { 100, 2, 2, 1, 32, true, 50, false, 30 } },
     { "cache 3 of 65 from 40 on", cached_attention, { 3, 65, 1, 2, 1, 80, true, 40 } },
     { "cache 70 of 200 from 90 on", cached_attention, { 70, 200, 1, 2, 1, 64, true, 90 } },
     { "cache 1 of 1", cached_attention, { 1, 1, 1, 1, 1, 16, true } },
@@ -1180,6 +1229,14 @@ static const op_case cases[] = {
     { "3 behind the past of 2, leaning groups", past, { 3, 4, 65, 2, 2, 2, 80, 12 } },
     { "1 behind the past of 3, long and leaning", past, { 1, 5, 700, 3, 1, 2, 64, 16 } },
     { "70 behind the past of 1, leaning", past, { 70, 2, 200, 1, 2, 2, 64, 4 } },
+    { "1 behind the past of 5, window", past, { 1, 7, 90, 5, 3, 1, 64, 0, 20 } },
+    { "1 behind the past of 3, long, window", past, { 1, 5, 700, 3, 1, 2, 64, 0, 100 } },
+    { "1 behind the past of 3, long, small window", past, { 1, 5, 700, 3, 1, 2, 80, 4, 9, 2, 1 } },
+    { "3 behind the past of 2, window, all", past, { 3, 4, 300, 2, 2, 2, 80, 12, 70, 2, 1 } },
+    { "16 behind the past of 2, sinks", past, { 16, 2, 300, 2, 1, 1, 256, 0, 0, 0, 1 } },
+    { "2 behind the past of 2, off by one", past, { 2, 2, 40, 2, 1, 20, 128, 0, 0, 0, 2 } },
+    { "70 behind the past of 1, window", past, { 70, 2, 400, 1, 2, 2, 64, 0, 50 } },
+    { "70 behind the past of 2, window, all", past, { 70, 3, 300, 2, 2, 2, 64, 4, 80, 1, 1 } },
     { "queries 70 to 9 keys", cached_attention, { 70, 9, 1, 2, 1, 64, false } },
     { "cross_entropy 1x1", cross_entropy, { 1, 1, 1, 1, 0 } },
     { "cross_entropy 3x17", cross_entropy, { 3, 17, 17, 1, 5 } },

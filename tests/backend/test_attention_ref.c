@@ -33,6 +33,46 @@ static void test_attention_values(void **state)
     pool_free();
 }
 
+/* The same with a window, a cap and a sink, which are written out again; and what is refused. */
+static void test_attention_kind(void **state)
+{
+    (void)state;
+    enum { S = 6, D = 4, WINDOW = 2 };
+    const double cap = 0.6;
+    tx_tensor q = RAND(TX_F64, S, 1, 1, 1, D), k = RAND(TX_F64, S, 1, 1, D), v = RAND(TX_F64, S, 1, 1, D);
+    tx_tensor o = ZEROS(TX_F64, S, 1, 1, 1, D), lse = ZEROS(TX_F64, 1, 1, 1, S), sink = RAND(TX_F64, 1);
+    for (int off_by_one = 0; off_by_one < 2; off_by_one++) {
+        tx_attention_kind kind = { .window = WINDOW, .softcap = cap, .sink = sink, .off_by_one = off_by_one };
+        if (off_by_one) kind.sink.data = NULL;
+        RUN(&ctx, attention_fwd, .o = o, .lse = lse, .q = q, .k = k, .v = v, .scale = 0.5, .causal = true,
+            .kind = kind);
+        for (int i = 0; i < S; i++) {
+            double p[S], sum = exp(off_by_one ? 0 : tx__ref_load(sink, 0));
+            int first = i > WINDOW ? i - WINDOW : 0;
+            for (int j = first; j <= i; j++) {
+                double dot = 0;
+                for (int x = 0; x < D; x++) dot += tx__ref_load(q, i * D + x) * tx__ref_load(k, j * D + x);
+                sum += p[j] = exp(cap * tanh(0.5 * dot / cap));
+            }
+            ASSERT_NEAR(tx__ref_load(lse, i), log(sum), 1e-12, "log of the sum");
+            for (int x = 0; x < D; x++) {
+                double expect = 0;
+                for (int j = first; j <= i; j++) expect += p[j] / sum * tx__ref_load(v, j * D + x);
+                ASSERT_NEAR(tx__ref_load(o, i * D + x), expect, 1e-12, "attention");
+            }
+        }
+    }
+    tx_attention_fwd_args a = { .o = o, .q = q, .k = k, .v = v, .scale = 0.5, .kind.window = 1 };
+    ASSERT_FAILS(tx_op_attention_fwd(&ctx, &a), TX_ERR_ARG, "a window of 1 tokens: it is at least 0, and needs causal");
+    a.kind = (tx_attention_kind){ .softcap = -1 };
+    ASSERT_FAILS(tx_op_attention_fwd(&ctx, &a), TX_ERR_ARG, "a softcap of -1 is not at least 0");
+    a.kind = (tx_attention_kind){ .sink = sink, .off_by_one = true };
+    ASSERT_FAILS(tx_op_attention_fwd(&ctx, &a), TX_ERR_ARG, "sinks and off_by_one");
+    a.kind = (tx_attention_kind){ .sink = RAND(TX_F64, 2) };
+    ASSERT_FAILS(tx_op_attention_fwd(&ctx, &a), TX_ERR_SHAPE, "sink [groups r]");
+    pool_free();
+}
+
 /* A document kept apart is what it is alone. */
 static void test_attention_documents(void **state)
 {
@@ -228,11 +268,9 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention_values),
-        cmocka_unit_test(test_attention_documents),
-        cmocka_unit_test(test_attention_padding),
-        cmocka_unit_test(test_attention_mask),
-        cmocka_unit_test(test_slopes),
+        cmocka_unit_test(test_attention_values),    cmocka_unit_test(test_attention_kind),
+        cmocka_unit_test(test_attention_documents), cmocka_unit_test(test_attention_padding),
+        cmocka_unit_test(test_attention_mask),      cmocka_unit_test(test_slopes),
         cmocka_unit_test(test_attention_leans),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

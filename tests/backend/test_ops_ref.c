@@ -358,13 +358,15 @@ typedef struct attention_case {
     tx_dropout mask;
     tx_tensor first_key, n_keys;
     tx_alibi alibi;
+    tx_attention_kind kind;
 } attention_case;
 
 static double attention_loss(void *user)
 {
     attention_case *k = user;
     RUN(&ctx, attention_fwd, .o = k->o, .lse = k->lse, .q = k->x.q, .k = k->x.k, .v = k->x.v, .scale = 0.4,
-        .causal = k->causal, .mask = k->mask, .first_key = k->first_key, .n_keys = k->n_keys, .alibi = k->alibi);
+        .causal = k->causal, .mask = k->mask, .first_key = k->first_key, .n_keys = k->n_keys, .alibi = k->alibi,
+        .kind = k->kind);
     return weighted(k->o, k->do_);
 }
 
@@ -400,6 +402,43 @@ static void test_attention_grad(void **state)
             .k = k.x.k, .v = k.x.v, .scale = 0.4, .causal = k.causal, .mask = k.mask, .first_key = k.first_key,
             .n_keys = k.n_keys, .alibi = k.alibi);
         check_grad("dqkv", k.x.all, g.all, attention_loss, &k);
+    }
+    pool_free();
+}
+
+/* Windows, caps and sinks, alone and together, also with documents, biases and dropout; the sinks' gradient. */
+static void test_attention_kind_grad(void **state)
+{
+    (void)state;
+    const tx_dtype t = TX_F64;
+    const int64_t s = 6, b = 2, groups = 2, r = 2, d = 3;
+    for (int variant = 0; variant < 16; variant++) {
+        attention_case k = { .o = ZEROS(t, s, b, groups, r, d),
+                             .lse = ZEROS(t, b, groups, r, s),
+                             .do_ = RAND(t, s, b, groups, r, d),
+                             .x = fused_qkv(RAND(t, s, b, groups, r + 2, d), s, b, groups, r, d),
+                             .causal = true };
+        if (variant & 1) k.kind.window = 2;
+        if (variant & 2) k.kind.softcap = 0.7;
+        if (variant & 4) k.kind.sink = RAND(t, groups * r);
+        if (variant == 8 || variant == 9) k.kind.off_by_one = true;
+        if (variant & 8) {
+            k.alibi = (tx_alibi){ .n_heads = 7, .first_head = 2 };
+            k.mask = (tx_dropout){
+                .rng = { 1, 2, 3 }, .drop = 20000, .sample = 4, .s_global = 6, .n_heads = 9, .first_head = 3
+            };
+            k.first_key = ZEROS(TX_I32, s, b);
+            memcpy(k.first_key.data, (const int32_t[]){ 0, 0, 0, 1, 0, 1, 0, 1, 4, 4, 4, 5 }, 48);
+        }
+        attention_loss(&k);
+        qkv g = fused_qkv(RAND(t, s, b, groups, r + 2, d), s, b, groups, r, d);
+        tx_tensor dsink = ZEROS(t, groups * r);
+        if (!k.kind.sink.data) dsink.data = NULL;
+        RUN(&ctx, attention_bwd, .dq = g.q, .dk = g.k, .dv = g.v, .do_ = k.do_, .o = k.o, .lse = k.lse, .q = k.x.q,
+            .k = k.x.k, .v = k.x.v, .scale = 0.4, .causal = k.causal, .mask = k.mask, .first_key = k.first_key,
+            .alibi = k.alibi, .kind = k.kind, .dsink = dsink);
+        check_grad("dqkv", k.x.all, g.all, attention_loss, &k);
+        if (dsink.data) check_grad("dsink", k.kind.sink, dsink, attention_loss, &k);
     }
     pool_free();
 }
@@ -772,6 +811,7 @@ int main(void)
         cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_attention_grad),
+        cmocka_unit_test(test_attention_kind_grad),
         cmocka_unit_test(test_max_logits),
         cmocka_unit_test(test_attention_past),
         cmocka_unit_test(test_embedding),

@@ -137,6 +137,7 @@ static void what_is_not_sound_is_refused(void **state)
                                         "--num-layers is 2: give --random-ltd-layer-id" },
         { DROPS STEPS "--position-embedding-type alibi", "--random-ltd: ALiBi's biases of tokens that are not "
                                                          "neighbours are not built" },
+        { DROPS STEPS "--window-size 4", "--random-ltd: windows of tokens that are not neighbours are not built" },
         { DROPS STEPS "--num-experts 4", "--random-ltd: layers with experts compute all tokens" },
         { "--pld-gamma 1", "--pld-gamma needs --progressive-layer-drop" },
         { "--progressive-layer-drop --post-layernorm --model-type BERT",

@@ -106,6 +106,26 @@ static const struct broken {
       "--position-embedding-type alibi is for a GPT: its biases grow with how far back a key lies, and a BERT looks "
       "both "
       "ways; leave the flag out" },
+    { "pretrain-bert", BERT "--window-size 8",
+      "--window-size is for a GPT: its window reaches back, and a BERT looks both ways; leave the flag out" },
+    { "pretrain-gpt", GOOD "--window-size 128,1",
+      "--window-size 128,1 is not a whole number; allowed: at least 0 tokens" },
+    { "pretrain-gpt", GOOD "--window-size (128,0",
+      "--window-size (128,0 is not a whole number; allowed: at least 0 tokens" },
+    { "pretrain-gpt", GOOD "--window-size -1,0", "--window-size -1,0 is too small; allowed: at least 0 tokens" },
+    { "pretrain-gpt", GOOD "--window-attn-skip-freq 2",
+      "--window-attn-skip-freq needs --window-size: it says which layers have that window" },
+    { "pretrain-gpt", GOOD "--window-size 8 --window-attn-skip-freq [1,0,1]",
+      "--window-attn-skip-freq [1,0,1] is a list of 3 layers, and --num-layers is 2" },
+    { "pretrain-gpt", GOOD "--window-size 8 --window-attn-skip-freq 1",
+      "--window-attn-skip-freq 1: no layer has the window of --window-size 8; leave both out" },
+    { "pretrain-gpt", GOOD "--window-size 8 --window-attn-skip-freq some",
+      "--window-attn-skip-freq some is neither a whole number of at least 2 nor a list of 0 and 1 such as [1]*5+[0] or "
+      "([1]*3+[0])*4" },
+    { "pretrain-gpt", GOOD "--attention-logit-softcap -1",
+      "--attention-logit-softcap -1 is too small; allowed: at least 0" },
+    { "pretrain-gpt", GOOD "--softmax-type offbyone",
+      "--softmax-type offbyone is unknown; allowed: one of vanilla, off-by-one, learnable" },
     { "pretrain-gpt", GOOD "--position-embedding-type alibi --max-position-embeddings 32",
       "--seq-length 64 is more than --max-position-embeddings 32" },
     { "pretrain-gpt", GOOD "--mock-data",
@@ -611,6 +631,35 @@ static void complete_runs_again_after_the_shape_is_known(void **state)
     tx_config_free(c);
 }
 
+/* Which layers have a window, as Megatron Core says it: of a number all but the last of each group. */
+static void windows_are_of_layers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *flags;
+        int64_t window[6];
+    } said[] = {
+        { "", { 0 } },
+        { "--window-size 0", { 0 } },
+        { "--window-size 7", { 7, 7, 7, 7, 7, 7 } },
+        { "--window-size 7,0", { 7, 7, 7, 7, 7, 7 } },
+        { "--window-size (7,0)", { 7, 7, 7, 7, 7, 7 } },
+        { "--window-size 7 --window-attn-skip-freq 2", { 7, 0, 7, 0, 7, 0 } },
+        { "--window-size 7 --window-attn-skip-freq 3", { 7, 7, 0, 7, 7, 0 } },
+        { "--window-size 7 --window-attn-skip-freq 7", { 7, 7, 7, 7, 7, 7 } },
+        { "--window-size 7 --window-attn-skip-freq [0]+[1]*4+[0]", { 0, 7, 7, 7, 7, 0 } },
+    };
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        char flags[1024];
+        tx_config *c;
+        snprintf(flags, sizeof flags, "%s --num-layers 6 %s", GOOD, said[i].flags);
+        ASSERT_OK(tx_config_parse_string(&c, "pretrain-gpt", flags));
+        for (int k = 0; k < 6; k++) assert_int_equal(tx_config_window(c, k), said[i].window[k]);
+        assert_true(tx_config_attention_scale(c) == 0.25);
+        tx_config_free(c);
+    }
+}
+
 /* One word for each kind, whichever flag says it, and only a table of positions has to be told its size. */
 static void positions_are_of_one_kind(void **state)
 {
@@ -684,6 +733,7 @@ int main(void)
         cmocka_unit_test(what_the_rules_allow_of_a_bert),
         cmocka_unit_test(unreadable_values_are_told_once),
         cmocka_unit_test(complete_runs_again_after_the_shape_is_known),
+        cmocka_unit_test(windows_are_of_layers),
         cmocka_unit_test(positions_are_of_one_kind),
         cmocka_unit_test(gradients_in_bf16),
         cmocka_unit_test(a_config_made_by_hand_can_be_completed),

@@ -27,6 +27,9 @@
 #define LIKE_BLOOM                                                                            \
     MODEL_SIZES "--position-embedding-type alibi --embed-layernorm --num-attention-heads 12 " \
                 "--kv-channels 8 --num-key-value-heads 4 "
+#define LIKE_GPT_OSS                                                                                    \
+    LIKE_LLAMA "--window-size 70 --window-attn-skip-freq 2 --attention-logit-softcap 5 --softmax-type " \
+               "learnable --attention-scale 0.2 "
 #define LIKE_MIXTRAL                                                           \
     LIKE_LLAMA "--num-experts 6 --moe-router-topk 2 --moe-ffn-hidden-size 16 " \
                "--moe-shared-expert-intermediate-size 8 --moe-shared-expert-gate "

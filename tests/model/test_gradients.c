@@ -237,6 +237,9 @@ static const char *const models[] = {
         "--rope-original-positions 4" NO_DROPOUT,
     GPT "--embed-layernorm --apply-residual-connection-post-layernorm" DROPOUT,
     GPT "--position-embedding-type alibi --num-key-value-heads 1 --embed-layernorm" DROPOUT,
+    GPT "--window-size 3 --window-attn-skip-freq 2 --attention-logit-softcap 2 --softmax-type learnable "
+        "--attention-scale 0.4 --use-rotary-position-embeddings --num-key-value-heads 1" DROPOUT,
+    GPT "--window-size 2,0 --softmax-type off-by-one --position-embedding-type alibi --reset-attention-mask" NO_DROPOUT,
     GPT "--kd --load-teacher none" DROPOUT,
     GPT "--kd --load-teacher none --kd-temp 2 --kd-beta-ce 0.7 --label-smoothing 0.1 --z-loss-weight 0.3" NO_DROPOUT,
     GPT "--num-experts 4 --topk 2 --moe-loss-coeff 0 --disable-moe-token-dropping" DROPOUT,
@@ -256,6 +259,7 @@ static const char *const models[] = {
     BERT NO_DROPOUT,
     BERT DROPOUT,
     BERT "--bert-no-binary-head" DROPOUT,
+    BERT "--attention-logit-softcap 1 --softmax-type learnable --attention-scale 0.3" DROPOUT,
     BERT "--post-layernorm" NO_DROPOUT,
     BERT "--post-layernorm --no-bias-gelu-fusion" DROPOUT,
     BERT "--post-layernorm --bert-no-binary-head --openai-gelu" NO_DROPOUT,

@@ -212,6 +212,7 @@ static const char *const variants[] = {
     "--glu-activation geglu --no-bias-gelu-fusion --embed-layernorm",
     "--embed-layernorm --apply-layernorm-1p --use-rotary-position-embeddings",
     "--position-embedding-type alibi",
+    "--window-size 3 --window-attn-skip-freq 2 --attention-logit-softcap 2 --softmax-type learnable",
     "--num-experts 4 --moe-router-topk 2 --moe-aux-loss-coeff 0.1 --moe-z-loss-coeff 0.1",
     "--num-experts 4 --topk 1 --mlp-type residual --disable-moe-token-dropping --swiglu --ffn-hidden-size 24",
     BERT,

@@ -41,6 +41,7 @@ typedef struct rig {
     tx_block_saved block_saved;
     tx_moe_saved moe_saved;
     tx_block_rooms lent;
+    bool with_sinks;
 } rig;
 
 #define BEFORE 0.25 /* what weights' gradients are before backward, which adds to them */
@@ -353,6 +354,7 @@ static void add_attention(rig *r, tx_attention *w, bool bias)
     w->d = D;
     w->rope_theta = 100;
     w->layer = 1;
+    if (!(w->scale > 0)) w->scale = 1.0 / sqrt((double)D);
     add_linear(r, "query_key_value.weight", "query_key_value.bias", &w->qkv, (HEADS + 2 * w->n_groups) * D, H, bias);
     add_linear(r, "dense.weight", "dense.bias", &w->proj, H, HEADS * D, bias);
     if (w->qk_norm || w->qk_norm_whole) {
@@ -360,6 +362,7 @@ static void add_attention(rig *r, tx_attention *w, bool bias)
         add_norm_of(r, &w->k_norm, w->k_norm.kind, false, w->qk_norm_whole ? w->n_groups * D : D);
         w->q_norm.of_ranks = w->k_norm.of_ranks = w->qk_norm_whole;
     }
+    if (r->with_sinks) add(r, "sink", &w->sink, 0, HEADS, 0, 0);
     w->proj.summed = true;
 }
 
@@ -433,6 +436,25 @@ static void attention_rotary_scaled(rig *r)
 static void attention_qk_layernorm(rig *r)
 {
     make_attention(r, (tx_attention){ .n_groups = HEADS, .causal = true, .n_rot = D, .qk_norm = true }, true);
+}
+
+static void attention_window_capped(rig *r)
+{
+    make_attention(r,
+                   (tx_attention){
+                       .n_groups = 2, .causal = true, .n_rot = D, .scale = 0.7, .kind.window = 2, .kind.softcap = 1.5 },
+                   false);
+}
+
+static void attention_sinks(rig *r)
+{
+    r->with_sinks = true;
+    make_attention(r, (tx_attention){ .n_groups = 2, .causal = true, .kind.window = 3, .p_drop = 0.2 }, true);
+}
+
+static void attention_off_by_one(rig *r)
+{
+    make_attention(r, (tx_attention){ .n_groups = HEADS, .kind.off_by_one = true }, true);
 }
 
 /* Samples of which the last keys are padding. */
@@ -570,6 +592,9 @@ static const layer_case cases[] = {
     CASE(attention_qk_layernorm),
     CASE(attention_qk_whole),
     CASE(attention_rotary_scaled),
+    CASE(attention_window_capped),
+    CASE(attention_sinks),
+    CASE(attention_off_by_one),
     CASE(attention_padded),
     CASE(attention_documents),
     CASE(block_gpt),

@@ -107,6 +107,9 @@ static const axis_choice model_choices[] = {
     { "embed-norm", "--num-attention-heads 4 --embed-layernorm" },
     { "alibi", "--num-attention-heads 12 --kv-channels 4 --num-key-value-heads 4 --position-embedding-type alibi "
                "--reset-attention-mask" },
+    { "windows", "--num-attention-heads 8 --num-key-value-heads 4 --window-size 3 --window-attn-skip-freq 3 "
+                 "--attention-logit-softcap 2 --softmax-type learnable --attention-scale 0.3 --swiglu "
+                 "--use-rotary-position-embeddings --reset-attention-mask" },
     { "documents", "--num-attention-heads 4 --reset-attention-mask --reset-position-ids --eod-mask-loss" },
     { "smooth", "--num-attention-heads 4 --label-smoothing 0.1 --untie-embeddings-and-output-weights" },
     { "z-loss", "--num-attention-heads 4 --z-loss-weight 0.1" },
@@ -289,7 +292,8 @@ static inline bool divide_experts(sizes l, int choice)
 /* Whether tokens, or micro-batches, may pass a model's layers by. */
 static inline bool are_passed_by(const char *model, int routing)
 {
-    return !strstr(model, "--num-experts") && !strstr(model, routing == 1 ? "alibi" : "--post-layernorm");
+    if (routing == 1 && (strstr(model, "alibi") || strstr(model, "--window-size"))) return false;
+    return !strstr(model, "--num-experts") && (routing == 1 || !strstr(model, "--post-layernorm"));
 }
 
 /* Whether two choices go together. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
+#include "base/half.h"
 
 /* Up to this many queries, k and v are read in place. Not where keys pad: there a sequence has the same bits however
  * long it is padded. */
@@ -62,32 +63,58 @@ static float slope_of(const tx_alibi *a, int64_t i_n)
     return a->n_heads ? (float)exp2(tx_alibi_log2_slope(a, i_n)) : 0;
 }
 
+static float sink_of(const tx_attention_kind *k, int64_t i_n)
+{
+    const void *x = k->sink.data;
+    if (!x) return 0;
+    if (k->sink.dtype == TX_BF16) return tx_bf16_to_f32(((const uint16_t *)x)[i_n]);
+    return k->sink.dtype == TX_F16 ? tx_f16_to_f32(((const uint16_t *)x)[i_n]) : ((const float *)x)[i_n];
+}
+
+/* With a past and a window: keys that no query of the call sees, whole blocks of them, as if they were not there. */
+static void leave_keys_out(tx__attn *h)
+{
+    int64_t size = (int64_t)tx_dtype_size(h->dtype);
+    int64_t n = tx__window_begin(h->window, h->q0) / TX__ATTN_K * TX__ATTN_K;
+    h->k = (const char *)h->k + n * h->k_s * size;
+    h->v = (const char *)h->v + n * h->v_s * size;
+    h->e += (uint64_t)n * (h->e_row + 1);
+    h->sk -= n;
+    h->q0 -= n;
+}
+
 static tx__attn fwd_head(const tx_attention_fwd_args *a, int64_t i_b, int64_t g, int64_t r, const tx__drop *drop)
 {
     int64_t sq = a->q.dim[0], heads = a->q.dim[3], i_n = g * heads + r;
     int64_t sk = tx__keys_of(a->past, a->n_keys, a->k, sq, i_b);
-    return (tx__attn){ .dtype = a->q.dtype,
-                       .o = q_head(a->o, i_b, g, r),
-                       .lse = a->lse.data ? (float *)a->lse.data + (i_b * a->q.dim[2] * heads + i_n) * sq : NULL,
-                       .q = q_head(a->q, i_b, g, r),
-                       .k = k_head(a->k, tx__slot_of(a->past, i_b), g),
-                       .v = k_head(a->v, tx__slot_of(a->past, i_b), g),
-                       .o_s = a->o.stride[0],
-                       .q_s = a->q.stride[0],
-                       .k_s = a->k.stride[0],
-                       .v_s = a->v.stride[0],
-                       .sq = sq,
-                       .sk = sk,
-                       .d = a->q.dim[4],
-                       .q0 = (a->n_keys.data ? a->k.dim[0] : sk) - sq,
-                       .scale = (float)a->scale,
-                       .slope = slope_of(&a->alibi, i_n),
-                       .causal = a->causal,
-                       .drop = a->mask.drop ? drop : NULL,
-                       .e = tx_dropout_head(&a->mask, i_b, i_n),
-                       .e_row = (uint64_t)a->mask.s_global,
-                       .first_key = a->first_key.data ? (const int32_t *)a->first_key.data + i_b : NULL,
-                       .first_key_s = a->q.dim[1] };
+    tx__attn head = { .dtype = a->q.dtype,
+                      .o = q_head(a->o, i_b, g, r),
+                      .lse = a->lse.data ? (float *)a->lse.data + (i_b * a->q.dim[2] * heads + i_n) * sq : NULL,
+                      .q = q_head(a->q, i_b, g, r),
+                      .k = k_head(a->k, tx__slot_of(a->past, i_b), g),
+                      .v = k_head(a->v, tx__slot_of(a->past, i_b), g),
+                      .o_s = a->o.stride[0],
+                      .q_s = a->q.stride[0],
+                      .k_s = a->k.stride[0],
+                      .v_s = a->v.stride[0],
+                      .sq = sq,
+                      .sk = sk,
+                      .d = a->q.dim[4],
+                      .q0 = (a->n_keys.data ? a->k.dim[0] : sk) - sq,
+                      .scale = (float)a->scale,
+                      .slope = slope_of(&a->alibi, i_n),
+                      .causal = a->causal,
+                      .drop = a->mask.drop ? drop : NULL,
+                      .e = tx_dropout_head(&a->mask, i_b, i_n),
+                      .e_row = (uint64_t)a->mask.s_global,
+                      .first_key = a->first_key.data ? (const int32_t *)a->first_key.data + i_b : NULL,
+                      .first_key_s = a->q.dim[1],
+                      .window = a->kind.window,
+                      .softcap = (float)a->kind.softcap,
+                      .has_sink = tx_has_sink(&a->kind),
+                      .sink = sink_of(&a->kind, i_n) };
+    if (a->past.n.data && a->kind.window && !a->first_key.data) leave_keys_out(&head);
+    return head;
 }
 
 tx_status tx__cpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void *scratch)
@@ -152,7 +179,8 @@ tx_status tx__cpu_max_logits(tx_ctx *c, const tx_max_logits_args *a, void *scrat
                                        .scale = a->scale,
                                        .causal = a->causal,
                                        .first_key = a->first_key,
-                                       .n_keys = a->n_keys };
+                                       .n_keys = a->n_keys,
+                                       .kind = { .window = a->window } };
     int64_t b = a->q.dim[1], heads = a->q.dim[3], n = n_heads_of(a), room_size = max_parts_room(a);
     float *of_head = (float *)scratch + max_parts(c, a) * room_size, *max = a->max.data;
     int parts = max_parts(c, a);
@@ -215,7 +243,8 @@ static int bwd_parts(const tx_ctx *c, const tx_attention_bwd_args *a)
 size_t tx__cpu_attention_bwd_scratch(const tx_ctx *c, const tx_attention_bwd_args *a)
 {
     room need = bwd_room(a);
-    return (size_t)(bwd_parts(c, a) * (need.packed + need.work)) * sizeof(float);
+    int64_t sinks = a->dsink.data ? a->q.dim[1] * a->dsink.dim[0] : 0;
+    return (size_t)(bwd_parts(c, a) * (need.packed + need.work) + sinks) * sizeof(float);
 }
 
 static tx__attn bwd_head(const tx_attention_bwd_args *a, int64_t i_b, int64_t g, int64_t r, const tx__drop *drop)
@@ -230,7 +259,8 @@ static tx__attn bwd_head(const tx_attention_bwd_args *a, int64_t i_b, int64_t g,
                                         .mask = a->mask,
                                         .first_key = a->first_key,
                                         .n_keys = a->n_keys,
-                                        .alibi = a->alibi };
+                                        .alibi = a->alibi,
+                                        .kind = a->kind };
     tx__attn head = fwd_head(&fwd, i_b, g, r, drop);
     head.dq = q_head(a->dq, i_b, g, r);
     head.dk = k_head(a->dk, i_b, g);
@@ -262,6 +292,7 @@ tx_status tx__cpu_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a, void 
     int64_t b = a->q.dim[1], heads = a->q.dim[3], n = b * a->q.dim[2];
     room size = bwd_room(a);
     int parts = bwd_parts(c, a);
+    float *dsink = (float *)scratch + parts * (size.packed + size.work); /* [heads, b] */
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range range = tx__cpu_part(n, 1, parts, t);
@@ -271,11 +302,14 @@ tx_status tx__cpu_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a, void 
             k->attn_pack_bwd(&head, packed);
             for (int64_t r = 0; r < heads; r++) {
                 head = bwd_head(a, i % b, i / b, r, &drop);
+                if (a->dsink.data) head.dsink = dsink + (i / b * heads + r) * b + i % b;
                 k->attn_bwd(&head, packed, work);
             }
             k->attn_unpack_bwd(&head, packed);
             clear_padding(a, &head);
         }
     }
+    for (int64_t i = 0; a->dsink.data && i < a->dsink.dim[0]; i++)
+        for (int64_t i_b = 0; i_b < b; i_b++) ((float *)a->dsink.data)[i] += dsink[i * b + i_b];
     return TX_OK;
 }

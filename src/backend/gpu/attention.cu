@@ -50,6 +50,12 @@ static tx_status check(const char *op, tx_tensor q, tx_tensor k, double scale)
     return TX_OK;
 }
 
+static tx_status check_kind(const char *op, const tx_attention_kind *k)
+{
+    if (!k->window && !(k->softcap > 0) && !tx_has_sink(k)) return TX_OK;
+    return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: backend gpu has no windows, caps and sinks yet", op);
+}
+
 TX_GPU_ROW size_t tx__gpu_attention_fwd_scratch(const tx_ctx *c, const tx_attention_fwd_args *a)
 {
     const int64_t *n = a->q.dim;
@@ -63,6 +69,7 @@ TX_GPU_ROW size_t tx__gpu_attention_fwd_scratch(const tx_ctx *c, const tx_attent
 TX_GPU_ROW tx_status tx__gpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void *scratch)
 {
     TX_TRY(check("attention_fwd", a->q, a->k, a->scale));
+    TX_TRY(check_kind("attention_fwd", &a->kind));
     if (!tx_numel(a->q)) return TX_OK;
     bool done;
     TX_TRY(tx__gpu_fused_attention_fwd(c, a, scratch, &done));
@@ -91,6 +98,7 @@ TX_GPU_ROW size_t tx__gpu_attention_bwd_scratch(const tx_ctx *c, const tx_attent
 TX_GPU_ROW tx_status tx__gpu_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a, void *scratch)
 {
     TX_TRY(check("attention_bwd", a->q, a->k, a->scale));
+    TX_TRY(check_kind("attention_bwd", &a->kind));
     if (!tx_numel(a->q)) return TX_OK;
     bool done;
     TX_TRY(tx__gpu_fused_attention_bwd(c, a, scratch, &done));

@@ -24,10 +24,30 @@ static double dot(tx_tensor x, int64_t x_at, tx_tensor y, int64_t y_at, int64_t 
     return sum;
 }
 
-/* The first key that query i sees. */
-static int64_t first_seen(tx_tensor first_key, int64_t i, int64_t i_b)
+/* The first key that query i sees, at `position`. */
+static int64_t first_seen(tx_tensor first_key, int64_t i, int64_t i_b, int64_t window, int64_t position)
 {
-    return first_key.data ? ((const int32_t *)first_key.data)[i * first_key.dim[1] + i_b] : 0;
+    int64_t begin = tx__window_begin(window, position),
+            first = first_key.data ? ((const int32_t *)first_key.data)[i * first_key.dim[1] + i_b] : 0;
+    return first > begin ? first : begin;
+}
+
+/* What becomes of a scaled score, and by how much it changes with it. */
+static double capped(const tx_attention_kind *k, double score)
+{
+    return k->softcap > 0 ? k->softcap * tanh(score / k->softcap) : score;
+}
+
+static double cap_slope(const tx_attention_kind *k, double score)
+{
+    double t = k->softcap > 0 ? tanh(score / k->softcap) : 0;
+    return 1 - t * t;
+}
+
+/* -infinity: there is none. */
+static double sink_of(const tx_attention_kind *k, int64_t i_n)
+{
+    return k->sink.data ? tx__ref_load(k->sink, i_n) : k->off_by_one ? 0 : -INFINITY;
 }
 
 static double slope_of(const tx_alibi *a, int64_t i_n)
@@ -48,12 +68,14 @@ static void query_fwd(const tx_attention_fwd_args *a, int64_t i_b, int64_t g, in
     int64_t d = a->q.dim[4], position = i + (a->n_keys.data ? a->k.dim[0] : sk) - sq, slot = tx__slot_of(a->past, i_b);
     int64_t n_keys = a->causal ? position + 1 : sk, q_at = q_row(a->q, i, i_b, g, r), o_at = q_row(a->o, i, i_b, g, r);
     uint64_t e = tx_dropout_head(&a->mask, i_b, g * heads + r) + (uint64_t)position * (uint64_t)a->mask.s_global;
-    double max = -INFINITY, sum = 0, slope = slope_of(&a->alibi, g * heads + r);
-    int64_t first = first_seen(a->first_key, i, i_b);
+    double sink = sink_of(&a->kind, g * heads + r), max = sink, sum = 0, slope = slope_of(&a->alibi, g * heads + r);
+    int64_t first = first_seen(a->first_key, i, i_b, a->kind.window, position);
     for (int64_t j = first; j < n_keys; j++) {
-        p[j] = a->scale * dot(a->q, q_at, a->k, k_row(a->k, j, slot, g), d) + slope * (double)(j - position);
+        double score = a->scale * dot(a->q, q_at, a->k, k_row(a->k, j, slot, g), d);
+        p[j] = capped(&a->kind, score) + slope * (double)(j - position);
         max = fmax(max, p[j]);
     }
+    if (tx_has_sink(&a->kind)) sum = exp(sink - max);
     for (int64_t j = first; j < n_keys; j++) sum += p[j] = exp(p[j] - max);
     for (int64_t j = first; j < n_keys; j++) p[j] *= tx__ref_keep(&a->mask, e + (uint64_t)j) / sum;
     for (int64_t x = 0; x < d; x++) {
@@ -110,7 +132,7 @@ tx_status tx__ref_max_logits(tx_ctx *c, const tx_max_logits_args *a, void *scrat
             int64_t g = i_n / heads, r = i_n % heads,
                     real = tx__keys_of((tx_past){ .n = { 0 } }, a->n_keys, a->k, s, i_b);
             for (int64_t i = 0; i < real; i++)
-                for (int64_t j = first_seen(a->first_key, i, i_b); j < (a->causal ? i + 1 : real); j++) {
+                for (int64_t j = first_seen(a->first_key, i, i_b, a->window, i); j < (a->causal ? i + 1 : real); j++) {
                     double score = a->scale * dot(a->q, q_row(a->q, i, i_b, g, r), a->k, k_row(a->k, j, i_b, g), d);
                     max[i_n] = (float)fmax(max[i_n], score);
                 }
@@ -130,8 +152,8 @@ typedef struct head {
     int64_t i_b, g, r;
 } head;
 
-/* One query of one head: writes its dq, adds to dk and dv [s, d]. */
-static void query_bwd(const tx_attention_bwd_args *a, head at, int64_t i, double *dk, double *dv, double *dq)
+/* One query of one head: writes its dq, adds to dk and dv [s, d]; what it adds to the gradient of its head's sink. */
+static double query_bwd(const tx_attention_bwd_args *a, head at, int64_t i, double *dk, double *dv, double *dq)
 {
     int64_t i_b = at.i_b, g = at.g, r = at.r;
     int64_t s = a->q.dim[0], heads = a->q.dim[3], d = a->q.dim[4];
@@ -142,11 +164,13 @@ static void query_bwd(const tx_attention_bwd_args *a, head at, int64_t i, double
     double big_d = dot(a->do_, do_at, a->o, q_row(a->o, i, i_b, g, r), d);
     double slope = slope_of(&a->alibi, g * heads + r);
     memset(dq, 0, (size_t)d * sizeof *dq);
-    for (int64_t j = first_seen(a->first_key, i, i_b); j < n_keys; j++) {
+    for (int64_t j = first_seen(a->first_key, i, i_b, a->kind.window, i); j < n_keys; j++) {
         int64_t k_at = k_row(a->k, j, i_b, g);
-        double p = exp(a->scale * dot(a->q, q_at, a->k, k_at, d) + slope * (double)(j - i) - lse);
+        double score = a->scale * dot(a->q, q_at, a->k, k_at, d);
+        double p = exp(capped(&a->kind, score) + slope * (double)(j - i) - lse);
         double z = tx__ref_keep(&a->mask, e + (uint64_t)j);
         double ds = p * (z * dot(a->do_, do_at, a->v, k_row(a->v, j, i_b, g), d) - big_d) * a->scale;
+        ds *= cap_slope(&a->kind, score);
         for (int64_t x = 0; x < d; x++) {
             dv[j * d + x] += p * z * tx__ref_load(a->do_, do_at + x);
             dk[j * d + x] += ds * tx__ref_load(a->q, q_at + x);
@@ -154,6 +178,7 @@ static void query_bwd(const tx_attention_bwd_args *a, head at, int64_t i, double
         }
     }
     for (int64_t x = 0; x < d; x++) tx__ref_store(a->dq, q_row(a->dq, i, i_b, g, r) + x, dq[x]);
+    return -exp(sink_of(&a->kind, g * heads + r) - lse) * big_d;
 }
 
 tx_status tx__ref_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a, void *scratch)
@@ -166,8 +191,13 @@ tx_status tx__ref_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a, void 
     for (int64_t i_b = 0; i_b < n[1]; i_b++)
         for (int64_t g = 0; g < n[2]; g++) {
             memset(dk, 0, (size_t)(2 * s * d) * sizeof *dk);
-            for (int64_t r = 0; r < n[3]; r++)
-                for (int64_t i = 0; i < s; i++) query_bwd(a, (head){ i_b, g, r }, i, dk, dv, dq);
+            for (int64_t r = 0; r < n[3]; r++) {
+                double dsink = 0;
+                for (int64_t i = 0; i < s; i++) dsink += query_bwd(a, (head){ i_b, g, r }, i, dk, dv, dq);
+                if (!a->dsink.data) continue;
+                int64_t at = g * n[3] + r;
+                tx__ref_store(a->dsink, at, tx__ref_load(a->dsink, at) + dsink);
+            }
             for (int64_t j = 0; j < s; j++)
                 for (int64_t x = 0; x < d; x++) {
                     tx__ref_store(a->dk, k_row(a->dk, j, i_b, g) + x, dk[j * d + x]);

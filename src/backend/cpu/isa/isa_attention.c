@@ -408,7 +408,8 @@ static inline int64_t n_seen(const tx__attn *a, int64_t i)
 /* The first key that query i sees. */
 static inline int64_t first_seen(const tx__attn *a, int64_t i)
 {
-    return a->first_key ? a->first_key[i * a->first_key_s] : 0;
+    int64_t first = a->first_key ? a->first_key[i * a->first_key_s] : 0;
+    return a->window ? max(first, i + a->q0 - a->window) : first;
 }
 
 /* The first block of keys that one of the queries i0 .. i0 + rows sees. */
@@ -445,13 +446,27 @@ static inline void lean(float *p, int64_t n, float slope, int64_t apart)
     for (int j = 0; j < end; j++) p[j] += slope * (float)(first + j);
 }
 
-/* scores [rows, BK] = scale q kᵀ + bias, MASKED what row i does not see within the vectors that it reaches into. */
-static void score_block(const tx__attn *a, const block *b, float *p, const float *q, const float *kt)
+/* n scores p, a whole number of vectors, become cap tanh(p / cap). `slope`, NULL: not wanted, is how much each changes
+ * with what it was. */
+static inline void cap_scores(float *p, float *slope, int64_t n, float cap)
+{
+    const float inverse = 1.0f / cap;
+    for (int64_t j = 0; j < n; j += TX__VEC) {
+        tx__vec x = *(tx__vec *)(p + j) * inverse;
+        *(tx__vec *)(p + j) = cap * tx__vtanh(x);
+        if (slope) *(tx__vec *)(slope + j) = tx__vtanh_slope(x);
+    }
+}
+
+/* scores [rows, BK] = scale q kᵀ, capped, + bias, MASKED what row i does not see within the vectors that it reaches
+ * into.   @slope [rows, BK] of the cap; NULL: not wanted */
+static void score_block(const tx__attn *a, const block *b, float *p, float *slope, const float *q, const float *kt)
 {
     multiply_scores(a, late_scale(a), (extent){ b->off, b->rows, b->padded }, q,
                     kt + b->first * tx__lanes(units(a, a->d)), p);
     for (int64_t i = 0; i < b->rows; i++) {
         int64_t seen = reach(b, i), hidden = min(first_seen(a, b->i0 + i) - b->first, seen);
+        if (a->softcap > 0) cap_scores(p + i * BK, slope ? slope + i * BK : NULL, tx__lanes(seen), a->softcap);
         if (a->slope > 0) lean(p + i * BK, seen, a->slope, b->first - b->i0 - i - a->q0);
         for (int64_t j = 0; j < hidden; j++) p[i * BK + j] = MASKED;
         for (int64_t j = seen; j < tx__lanes(seen); j++) p[i * BK + j] = MASKED;
@@ -538,11 +553,11 @@ static void fwd_block(const tx__attn *a, const float *packed, float *work, int64
     const so_far w = { state, state + BQ, state + 2 * BQ };
     pack_rows(a, q, a->q, (row_range){ i0 * a->q_s, a->q_s, rows }, a->scale);
     memset(o, 0, (size_t)(rows * ld) * sizeof *o);
-    for (int64_t i = 0; i < rows; i++) w.max[i] = MASKED, w.sum[i] = 0;
+    for (int64_t i = 0; i < rows; i++) w.max[i] = a->has_sink ? a->sink : MASKED, w.sum[i] = a->has_sink ? 1 : 0;
 
     for (int64_t first = first_block(a, i0, rows); first < seen; first += BK) {
         const block b = block_of(a, i0, rows, first);
-        score_block(a, &b, p, q, kt);
+        score_block(a, &b, p, NULL, q, kt);
         if (a->drop) mask_block(a, &b, z);
         online_softmax(&b, p, w, o, ld);
         for (int64_t i = 0; a->drop && i < rows; i++) {
@@ -584,7 +599,7 @@ float tx__k(attn_max)(const tx__attn *a, const float *packed, float *work)
         pack_rows(a, q, a->q, (row_range){ i0 * a->q_s, a->q_s, rows }, a->scale);
         for (int64_t first = first_block(a, i0, rows); first < seen; first += BK) {
             const block b = block_of(a, i0, rows, first);
-            score_block(a, &b, p, q, packed);
+            score_block(a, &b, p, NULL, q, packed);
             most = block_max(&b, p, most);
         }
     }
@@ -598,13 +613,16 @@ void tx__k(attn_fwd_few)(const tx__attn *a, float *work)
     float *p = work, *z = p + tx__lanes(a->sk), *q_room = z + tx__lanes(a->sk), *room = q_room + ld;
     for (int64_t i = 0; i < a->sq; i++) {
         const float *q = load(a, a->q, i * a->q_s, a->d, q_room);
-        float *o = place(a, a->o, i * a->o_s, room + ld), max = MASKED, sum = 0;
+        float *o = place(a, a->o, i * a->o_s, room + ld), max = a->has_sink ? a->sink : MASKED, sum = 0;
         int64_t n = n_seen(a, i), first = first_seen(a, i);
         for (int64_t j = first; j < n; j++) {
             const float *k = load(a, a->k, j * a->k_s, a->d, room);
-            p[j] = dot(q, k, a->d) * a->scale + a->slope * (float)(j - i - a->q0);
+            float score = dot(q, k, a->d) * a->scale;
+            if (a->softcap > 0) score = a->softcap * tanhf(score / a->softcap);
+            p[j] = score + a->slope * (float)(j - i - a->q0);
             max = p[j] > max ? p[j] : max;
         }
+        if (a->has_sink) sum = tx__expf(a->sink - max);
 #pragma omp simd reduction(+ : sum)
         for (int64_t j = first; j < n; j++) {
             float e = tx__expf(p[j] - max);
@@ -671,11 +689,19 @@ static void softmax_bwd(float *p, float *ds, const float *z, int64_t n, float ls
     }
 }
 
+/* ds *= cap */
+static inline void shrink_by(float *ds, const float *cap, int64_t n)
+{
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++) ds[j] *= cap[j];
+}
+
 /* What a block of queries works on. */
 typedef struct work_bwd {
     float *q, *do_;              /* rows */
     float *q_across, *do_across; /* for fp32 the same memory */
     float *dq, *p, *ds, *z, *big_d;
+    float *cap; /* with a softcap: its slope at each score */
 } work_bwd;
 
 /* Packs queries i0 .. i0 + rows and clears their dq. */
@@ -683,7 +709,16 @@ static work_bwd begin_bwd(const tx__attn *a, float *work, int64_t i0, int64_t ro
 {
     const int64_t n = BQ * tx__lanes(a->d);
     float *p = work + 4 * n;
-    work_bwd w = { work, work + n, work, work + n, work + 3 * n, p, p + BQ * BK, p + 2 * BQ * BK, p + 3 * BQ * BK };
+    work_bwd w = { work,
+                   work + n,
+                   work,
+                   work + n,
+                   work + 3 * n,
+                   p,
+                   p + BQ * BK,
+                   p + 2 * BQ * BK,
+                   p + 3 * BQ * BK,
+                   p + 3 * BQ * BK + BQ };
     pack_rows(a, w.q, a->q, (row_range){ i0 * a->q_s, a->q_s, rows }, a->scale);
     pack_rows(a, w.do_, a->do_, (row_range){ i0 * a->do_s, a->do_s, rows }, 1.0f);
     if (per_unit(a) == 2) {
@@ -703,20 +738,21 @@ static work_bwd begin_bwd(const tx__attn *a, float *work, int64_t i0, int64_t ro
 }
 
 /* Queries i0 .. i0 + rows. Where q is scaled when it is packed, dS needs no scale for dk = dSᵀ q; dq, and dk otherwise,
- * get it at the end. */
-static void bwd_block(const tx__attn *a, const packed_bwd *packed, float *work, int64_t i0, int64_t rows)
+ * get it at the end. What they add to the gradient of the sink. */
+static double bwd_block(const tx__attn *a, const packed_bwd *packed, float *work, int64_t i0, int64_t rows)
 {
     const int64_t ld = tx__lanes(a->d), seen = n_seen(a, i0 + rows - 1);
     const work_bwd w = begin_bwd(a, work, i0, rows);
     for (int64_t first = first_block(a, i0, rows); first < seen; first += BK) {
         const block b = block_of(a, i0, rows, first);
-        score_block(a, &b, w.p, w.q, packed->kt);
+        score_block(a, &b, w.p, w.cap, w.q, packed->kt);
         multiply_scores(a, 1, (extent){ b.off, rows, b.padded }, w.do_, packed->vt + first * tx__lanes(units(a, a->d)),
                         w.ds);
         if (a->drop) mask_block(a, &b, w.z);
         for (int64_t i = 0; i < rows; i++) {
             float *p = w.p + i * BK, *ds = w.ds + i * BK;
             softmax_bwd(p, ds, a->drop ? w.z + i * BK : NULL, tx__lanes(reach(&b, i)), a->lse[i0 + i], w.big_d[i]);
+            if (a->softcap > 0) shrink_by(ds, w.cap + i * BK, tx__lanes(reach(&b, i)));
             clear_rest(&b, i, p);
             clear_rest(&b, i, ds);
         }
@@ -729,12 +765,17 @@ static void bwd_block(const tx__attn *a, const packed_bwd *packed, float *work, 
         multiply_by_query(a, (extent){ b.off, rows, b.n }, ds_by_query, packed->k + first / per_unit(a) * ld, w.dq);
     }
     scatter(a, a->dq, (row_range){ i0 * a->dq_s, a->dq_s, rows }, w.dq, a->scale);
+    double dsink = 0;
+    for (int64_t i = 0; a->dsink && i < rows; i++) dsink -= (double)(tx__expf(a->sink - a->lse[i0 + i]) * w.big_d[i]);
+    return dsink;
 }
 
 void tx__k(attn_bwd)(const tx__attn *a, float *packed, float *work)
 {
     packed_bwd w = bwd_views(a, packed);
-    for (int64_t i0 = 0; i0 < a->sq; i0 += BQ) bwd_block(a, &w, work, i0, min(BQ, a->sq - i0));
+    double dsink = 0;
+    for (int64_t i0 = 0; i0 < a->sq; i0 += BQ) dsink += bwd_block(a, &w, work, i0, min(BQ, a->sq - i0));
+    if (a->dsink) *a->dsink = (float)dsink;
 }
 
 void tx__k(attn_unpack_bwd)(const tx__attn *a, float *packed)

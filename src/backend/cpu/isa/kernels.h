@@ -130,10 +130,15 @@ typedef struct tx__attn {
     uint64_t e, e_row;
     const int32_t *first_key; /* of query 0, NULL: 0 for all */
     int64_t first_key_s;
+    int64_t window; /* 0: all before it */
+    float softcap;  /* 0: none */
+    bool has_sink;
+    float sink;
     /* backward; o and lse are inputs there */
     void *dq, *dk, *dv;
     const void *do_;
     int64_t dq_s, dk_s, dv_s, do_s;
+    float *dsink; /* of this sample's head alone, out; NULL: not wanted */
 } tx__attn;
 
 /* The product of a few rows: c[m, n] = a[m, k] b[n, k]ᵀ + bias. a, b and bias are of type t, c of c_type, which is t or
@@ -207,7 +212,7 @@ static inline int64_t tx__attn_bwd_packed(int64_t sk, int64_t d)
 }
 static inline int64_t tx__attn_bwd_work(int64_t d)
 {
-    return TX__ATTN_Q * (4 * tx__lanes(d) + 3 * TX__ATTN_K + 1); /* q, do; both across; dq; p, ds, mask; D */
+    return TX__ATTN_Q * (4 * tx__lanes(d) + 4 * TX__ATTN_K + 1); /* q, do; both across; dq; p, ds, mask, cap; D */
 }
 
 typedef struct tx__cpu_kernels {
