@@ -108,7 +108,8 @@ static void rule_layers_without_rotation_are_listed(const tx__check *k)
 
 static void rule_window_has_a_base(const tx__check *k)
 {
-    if (k->g->window_rotary_base) tx__violate(k->v, "--window-rotary-base needs --window-size");
+    if (k->g->window_rotary_base && !k->c->window_size && !k->c->load && !k->g->load)
+        tx__violate(k->v, "--window-rotary-base needs --window-size");
 }
 
 static void rule_heads_are_normed_once(const tx__check *k)

@@ -93,17 +93,10 @@ static double yarn_scale(const tx_config *cfg)
     return (0.1 * cfg->yarn_mscale * log_factor + 1) / (0.1 * cfg->yarn_mscale_all_dim * log_factor + 1);
 }
 
-/* Whether a layer has a window. */
-static bool has_window(const tx_config *cfg, int64_t layer)
-{
-    (void)cfg, (void)layer;
-    return false;
-}
-
 void tx_rotary_set(tx_attention *w, const double *frequency, const tx_config *cfg, int64_t layer)
 {
     int64_t n = frequency && !tx_config_skips_rope(cfg, layer) ? tx_config_rotary_dim(cfg) : 0;
-    bool own = cfg->window_rotary_base > 0 && has_window(cfg, layer);
+    bool own = cfg->window_rotary_base > 0 && tx_config_window(cfg, layer) > 0;
     w->n_rot = n;
     w->rope_theta = own ? cfg->window_rotary_base : cfg->rope_theta;
     w->rope_frequency = own && frequency ? frequency + n / 2 : frequency;

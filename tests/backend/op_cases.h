@@ -222,20 +222,21 @@ static void rope(tx_ctx *c, const int64_t *p, results *o)
     out(o, "turned back", turned, 2);
 }
 
-/* p: as in rope, neighbours: of given frequencies, scaled, longer than some length; and back */
+/* p: as in rope, neighbours: of given frequencies, scaled, longer than some length; and back; as long as that */
 static void rope_scaled(tx_ctx *c, const int64_t *p, results *o)
 {
-    tx_tensor x[2] = { RAND(V, p[0], p[1], p[2], p[3], p[4]), RAND(V, p[0], p[1], p[2], p[3], p[4]) };
     double frequency[TX_MAX_ROT / 2];
     for (int64_t i = 0; i < p[5] / 2; i++) frequency[i] = 1 / (1 + 0.3 * (double)(i * i));
     for (int i = 0; i < 2; i++) {
-        RUN(c, rope, .x = x[i], .n_rot = p[5], .first = p[6], .frequency = frequency, .scale = 1.25,
-            .interleaved = p[7], .inverse = i, .grows_by = 3, .grows_from = p[6] + p[0] - 1);
-        RUN(c, rope, .x = x[i], .n_rot = p[5], .first = p[6], .theta = 100, .interleaved = p[7], .grows_by = 2,
-            .grows_from = p[6] + p[0]);
+        tx_tensor x = RAND(V, p[0], p[1], p[2], p[3], p[4]);
+        RUN(c, rope, .x = x, .n_rot = p[5], .first = p[6], .frequency = frequency, .scale = 1.25, .interleaved = p[7],
+            .inverse = i, .grows_by = 3, .grows_from = p[6] + p[0] - 1);
+        out(o, i ? "turned back" : "turned", x, 2);
     }
-    out(o, "turned", x[0], 4);
-    out(o, "turned back", x[1], 4);
+    tx_tensor x = RAND(V, p[0], p[1], p[2], p[3], p[4]);
+    RUN(c, rope, .x = x, .n_rot = p[5], .first = p[6], .theta = 100, .interleaved = p[7], .grows_by = 2,
+        .grows_from = p[6] + p[0]);
+    out(o, "as long", x, 2);
 }
 
 /* p: s, b, groups, r, d: tokens with positions of their own */
