@@ -450,8 +450,10 @@ static tx_status read_unigram(tx__json_model *m, json_t *model, bool bytes, cons
         (uint64_t)json_integer_value(unk) >= m->bpe.vocab.token.n)
         return TX_FAIL(TX_ERR_FORMAT, "%s: model.unk_id is %s; model.vocab has %u tokens", file,
                        tx__json_show(unk).text, m->bpe.vocab.token.n);
+    size_t n;
     m->unk = m->unigram.unk = (int32_t)json_integer_value(unk);
-    return TX_OK;
+    tx__strings_at(&m->bpe.vocab.token, (uint32_t)m->unk, &n);
+    return n ? TX_OK : TX_FAIL(TX_ERR_FORMAT, "%s: model.vocab[%d], of model.unk_id, is empty", file, m->unk);
 }
 
 /* Old files do not say which kind they are. */

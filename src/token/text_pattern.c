@@ -8,12 +8,15 @@
 #include "base/utf8.h"
 #include "token/vocab.h"
 
+#define MOST_RETRIES 100000000 /* of one search, about a second */
+
 static pthread_once_t onig_once = PTHREAD_ONCE_INIT;
 
 static void onig_begin(void)
 {
     OnigEncoding utf8 = ONIG_ENCODING_UTF8;
     onig_initialize(&utf8, 1);
+    onig_set_retry_limit_in_search(MOST_RETRIES); /* that of one place to begin at is Oniguruma's own, a tenth of it */
 }
 
 static tx_status compile(tx__text_pattern *out, const char *regex, size_t n, const char *file, const char *place)
