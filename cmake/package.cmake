@@ -16,7 +16,7 @@ install(FILES ${PROJECT_BINARY_DIR}/triax-config-version.cmake DESTINATION ${pac
 file(RELATIVE_PATH pc_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" pc_prefix "${pc_prefix}")
 set(pc_private ${JANSSON_LDFLAGS} ${UTF8PROC_LDFLAGS} ${XXHASH_LDFLAGS} ${ARCHIVE_LDFLAGS} ${HWLOC_LDFLAGS}
-    ${NETTLE_LDFLAGS} ${MICROHTTPD_LDFLAGS} ${URING_LDFLAGS} -lz -ldnnl ${OpenMP_C_FLAGS} -lm -pthread)
+    ${NETTLE_LDFLAGS} ${ONIGURUMA_LDFLAGS} ${MICROHTTPD_LDFLAGS} ${URING_LDFLAGS} -lz -ldnnl ${OpenMP_C_FLAGS} -lm -pthread)
 list(REMOVE_DUPLICATES pc_private)
 string(REPLACE ";" " " pc_private "${pc_private}")
 configure_file(cmake/triax.pc.in triax.pc @ONLY)

@@ -32,7 +32,7 @@ run() {
     "$@"
 }
 
-BUILD_PACKAGES="gcc make cmake pkg-config libc6-dev libdnnl-dev libjansson-dev libutf8proc-dev libxxhash-dev libarchive-dev zlib1g-dev libhwloc-dev nettle-dev libmicrohttpd-dev liburing-dev libopenmpi-dev openmpi-bin"
+BUILD_PACKAGES="gcc make cmake pkg-config libc6-dev libdnnl-dev libjansson-dev libutf8proc-dev libxxhash-dev libonig-dev libarchive-dev zlib1g-dev libhwloc-dev nettle-dev libmicrohttpd-dev liburing-dev libopenmpi-dev openmpi-bin"
 # MPICH is for the module and the test that run beside Open MPI's.
 TEST_PACKAGES="g++ libcmocka-dev xz-utils curl mpich libmpich-dev"
 # Shells that users of clusters log in with, beside those that every Debian has.

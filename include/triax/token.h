@@ -68,16 +68,22 @@ TX_API tx_status tx_tokenizer_open_gpt2(tx_tokenizer **out, const char *vocab_fi
  * Errors: TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_FORMAT, TX_ERR_NOMEM. */
 TX_API tx_status tx_tokenizer_open_wordpiece(tx_tokenizer **out, const char *vocab_file, bool lower_case);
 
-/* Hugging Face's tokenizer.json of a byte-level BPE model (GPT-2, Llama 3, Qwen, DeepSeek, StarCoder and similar),
- * with exactly the ids of the tokenizers library's encode(text). Decoding returns the same bytes.
- * - model: BPE with all 256 byte symbols; merges "a b" or ["a", "b"]; ignore_merges. No dropout, prefix or suffix.
- * - normalizer: none, NFC, NFD, NFKC, NFKD or a Sequence of them. Invalid UTF-8 is not normalized.
- * - pre_tokenizer: ByteLevel, with Split and Digits before it in a Sequence. A Split's regular expression must be that
- *   of GPT-2, GPT-4 and Llama 3, Qwen 2, GPT-4o, Tekken or DeepSeek-V3; any other is an error that lists these.
+/* Hugging Face's tokenizer.json, with exactly the ids of the tokenizers library's encode(text) and its text of ids.
+ * - model: BPE (of bytes as GPT-2's, Llama 3's, Qwen's; of characters with byte_fallback or an unknown token as Llama
+ *   2's, Mistral's, Gemma's; with the prefix or suffix of CLIP's), Unigram, WordPiece, WordLevel. No dropout.
+ * - normalizer: NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, BertNormalizer, Nmt, Prepend, Replace, ByteLevel,
+ *   Precompiled and a Sequence of them.
+ * - pre_tokenizer: ByteLevel, Split, Metaspace, Digits, Whitespace, WhitespaceSplit, Punctuation, BertPreTokenizer,
+ *   CharDelimiterSplit, FixedLength and a Sequence of them. The regular expressions of GPT-2, GPT-4 and Llama 3, Qwen
+ * 2, GPT-4o, Tekken and DeepSeek-V3 are C code; any other is Oniguruma's, the library's own engine, whose tables of
+ *   characters may be of another version.
+ * - decoder: ByteLevel, ByteFallback, Fuse, Metaspace, Strip, Replace, WordPiece, BPEDecoder and a Sequence of them.
+ *   Bytes that are no UTF-8 come out as they are; the library shows each as U+FFFD.
+ * - Byte-level kinds keep every byte of a text; to the others bytes that are not UTF-8 are U+FFFD.
  * - post_processor: known kinds only. encode adds its tokens at the ends of every text, such as Llama 3's
  *   <|begin_of_text|>. truncation and padding are ignored.
  * - added_tokens, special or not, become their id wherever they occur in a text, with all the library's flags: lstrip,
- *   rstrip, single_word, normalized. They decode to their content.
+ *   rstrip, single_word, normalized. In byte-level BPE they decode to their content.
  * - Anything else is an error that names the key. Nothing that changes ids is ignored.
  * - Ids may have gaps; vocab_size is the highest id plus one. Decoding an unused id is TX_ERR_ARG.
  * - eod is the eos_token of the tokenizer_config.json beside the file, from which nothing else is read. Without it,

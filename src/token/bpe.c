@@ -116,13 +116,10 @@ static inline int32_t key_of(uint32_t rank, size_t place)
  *
  *  key[i] = rank << 6 | i of the pair that begins at i, so that the least of them is the strongest merge and its first
  * place; it is found by looking at all of them, which for so few is faster than any order kept. */
-static size_t merge_short(const tx__merges *m, const unsigned char *piece, int32_t *id, size_t n)
+static inline size_t merge_keys(const tx__merges *m, int32_t token[SHORT], int32_t key[SHORT], int32_t *id, size_t n)
 {
     _Static_assert(SHORT == 64 && ID_BITS + 6 < 31, "a bit for every place; rank and place in a key");
-    int32_t token[SHORT], key[SHORT];
     uint64_t live = UINT64_MAX >> (64 - n);
-    for (size_t i = 0; i < n; i++) token[i] = m->byte_id[piece[i]];
-    for (size_t i = 0; i + 1 < n; i++) key[i] = key_of(m->byte_rank[piece[i]][piece[i + 1]], i);
     size_t n_keys = (n + 7) / 8 * 8;
     for (size_t i = n - 1; i < n_keys; i++) key[i] = NO_KEY;
     for (;;) {
@@ -144,6 +141,22 @@ static size_t merge_short(const tx__merges *m, const unsigned char *piece, int32
     size_t n_ids = 0;
     for (; live; live &= live - 1) id[n_ids++] = token[__builtin_ctzll(live)];
     return n_ids;
+}
+
+static size_t merge_short(const tx__merges *m, const unsigned char *piece, int32_t *id, size_t n)
+{
+    int32_t token[SHORT], key[SHORT];
+    for (size_t i = 0; i < n; i++) token[i] = m->byte_id[piece[i]];
+    for (size_t i = 0; i + 1 < n; i++) key[i] = key_of(m->byte_rank[piece[i]][piece[i + 1]], i);
+    return merge_keys(m, token, key, id, n);
+}
+
+static size_t merge_short_ids(const tx__merges *m, int32_t *id, size_t n)
+{
+    int32_t token[SHORT], key[SHORT];
+    memcpy(token, id, n * sizeof *token);
+    for (size_t i = 0; i + 1 < n; i++) key[i] = key_of(rank_of(m, id[i], id[i + 1]), i);
+    return merge_keys(m, token, key, id, n);
 }
 
 /* ---- long pieces ---- */
@@ -239,6 +252,15 @@ static size_t merge_long(const tx__merges *m, tx__bpe_scratch *s, int32_t *id, i
     return n_ids;
 }
 
+static tx_status merge_long_ids(const tx__merges *m, tx__bpe_scratch *s, int32_t *id, size_t *n_ids)
+{
+    if (*n_ids > INT32_MAX)
+        return TX_FAIL(TX_ERR_ARG, "a word of %zu bytes: at most %d are possible", *n_ids, INT32_MAX);
+    TX_TRY(scratch_reserve(s, *n_ids));
+    *n_ids = merge_long(m, s, id, (int32_t)*n_ids);
+    return TX_OK;
+}
+
 tx_status tx__bpe_merge(const tx__merges *m, tx__bpe_scratch *s, const unsigned char *piece, int32_t *id, size_t *n_ids)
 {
     size_t n = *n_ids;
@@ -247,8 +269,13 @@ tx_status tx__bpe_merge(const tx__merges *m, tx__bpe_scratch *s, const unsigned 
         return TX_OK;
     }
     for (size_t i = 0; i < n; i++) id[i] = m->byte_id[piece[i]];
-    if (n > INT32_MAX) return TX_FAIL(TX_ERR_ARG, "a word of %zu bytes: at most %d are possible", n, INT32_MAX);
-    TX_TRY(scratch_reserve(s, n));
-    *n_ids = merge_long(m, s, id, (int32_t)n);
+    return merge_long_ids(m, s, id, n_ids);
+}
+
+tx_status tx__bpe_merge_ids(const tx__merges *m, tx__bpe_scratch *s, int32_t *id, size_t *n_ids)
+{
+    if (!*n_ids) return TX_OK;
+    if (*n_ids > SHORT || m->in_rounds) return merge_long_ids(m, s, id, n_ids);
+    *n_ids = merge_short_ids(m, id, *n_ids);
     return TX_OK;
 }

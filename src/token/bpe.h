@@ -41,4 +41,7 @@ uint64_t tx__merges_hash(const tx__merges *m);
 tx_status tx__bpe_merge(const tx__merges *m, tx__bpe_scratch *s, const unsigned char *piece, int32_t *id,
                         size_t *n_ids);
 
+/* The same of *n_ids symbols that are ids already, in place. */
+tx_status tx__bpe_merge_ids(const tx__merges *m, tx__bpe_scratch *s, int32_t *id, size_t *n_ids);
+
 #endif

@@ -56,22 +56,27 @@ static tx_status encode_cut(const tx__byte_bpe *b, tx__piece_cache *cache, tx__b
     return TX_OK;
 }
 
+tx_status tx__byte_bpe_encode_with(const tx__byte_bpe *b, tx__piece_cache *cache, tx__bpe_scratch *scratch,
+                                   const unsigned char *text, size_t n, tx_ids *out)
+{
+    cut cuts[BATCH];
+    for (size_t at = 0, n_bytes, n_ids; at < n; at += n_bytes) {
+        size_t n_cuts = cut_pieces(b, cache, cuts, text + at, n - at, &n_bytes);
+        TX_TRY(tx__ids_reserve(out, n_bytes + TX__PIECE_INLINE));
+        for (size_t k = 0; k < n_cuts; k++) {
+            TX_TRY(encode_cut(b, cache, scratch, &cuts[k], out->id + out->n, &n_ids));
+            out->n += n_ids;
+        }
+    }
+    return TX_OK;
+}
+
 tx_status tx__byte_bpe_encode(const tx__byte_bpe *b, const unsigned char *text, size_t n, tx_ids *out)
 {
     tx__bpe_scratch scratch = { 0 };
     tx__piece_cache *cache;
-    tx_status st = TX_OK;
-    cut cuts[BATCH];
     TX_TRY(tx__piece_caches_take(b->caches, &cache));
-    for (size_t at = 0, n_bytes, n_ids; at < n; at += n_bytes) {
-        size_t n_cuts = cut_pieces(b, cache, cuts, text + at, n - at, &n_bytes);
-        TX_GOTO(tx__ids_reserve(out, n_bytes + TX__PIECE_INLINE));
-        for (size_t k = 0; k < n_cuts; k++) {
-            TX_GOTO(encode_cut(b, cache, &scratch, &cuts[k], out->id + out->n, &n_ids));
-            out->n += n_ids;
-        }
-    }
-out:
+    tx_status st = tx__byte_bpe_encode_with(b, cache, &scratch, text, n, out);
     tx__piece_caches_give(b->caches, cache);
     tx__bpe_scratch_free(&scratch);
     return st;

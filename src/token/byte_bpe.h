@@ -27,6 +27,10 @@ tx_status tx__byte_bpe_prepare(tx__byte_bpe *b);
 /* Appends the ids of text[0..n). After a failure *out may hold some of them. */
 tx_status tx__byte_bpe_encode(const tx__byte_bpe *b, const unsigned char *text, size_t n, tx_ids *out);
 
+/* The same with a cache that the caller has taken, and its scratch. */
+tx_status tx__byte_bpe_encode_with(const tx__byte_bpe *b, tx__piece_cache *cache, tx__bpe_scratch *scratch,
+                                   const unsigned char *text, size_t n, tx_ids *out);
+
 void tx__byte_bpe_free(tx__byte_bpe *b);
 
 #endif

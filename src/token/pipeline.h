@@ -1,15 +1,14 @@
-/* pipeline.h - the steps of a tokenizer.json that come before BPE merges: normal forms and cuts. */
+/* pipeline.h - the parts of a tokenizer.json around its model. */
 #ifndef TX_TOKEN_PIPELINE_H
 #define TX_TOKEN_PIPELINE_H
 
 #include <jansson.h>
-#include <stdarg.h>
 
-#include "token/byte_bpe.h"
-#include "token/normalize.h"
+#include "token/cuts.h"
+#include "token/decode_steps.h"
+#include "token/normal_steps.h"
 
-#define TX__MAX_STEPS 8
-#define TX__MAX_ENDS  16
+#define TX__MAX_ENDS 16
 
 /* Ids that are added at one end of every text. */
 typedef struct tx__ends {
@@ -17,26 +16,23 @@ typedef struct tx__ends {
     size_t n;
 } tx__ends;
 
+/* Zeroed = empty. */
 typedef struct tx__pipeline {
-    tx__normal_form form[TX__MAX_STEPS]; /* one after the other */
-    size_t n_forms;
-    tx__split_fn *cut[TX__MAX_STEPS]; /* each cuts what the one before it left; the last makes the words */
-    size_t n_cuts;
+    tx__normalizer normalizer;
+    tx__cuts cuts;
     tx__ends before, after; /* the post-processor's; not checked against the vocabulary */
-    bool prefix_space;      /* a blank is added before the input of the last cut, unless it begins with one */
+    tx__text_decoder decoder;
+    bool symbols; /* the model is given bytes, in symbols */
+    bool bytes;   /* symbols are the last step, so that a model of all byte symbols may be given the bytes themselves */
 } tx__pipeline;
 
-/* Reads "normalizer", "pre_tokenizer" and "post_processor", and checks that "decoder", if there is one, is the byte
- * level's. Anything else is TX_ERR_UNSUPPORTED, and the error names its place. */
+/* Reads "normalizer", "pre_tokenizer", "post_processor" and "decoder". Anything that is not known is
+ * TX_ERR_UNSUPPORTED, and the error names its place. */
 tx_status tx__pipeline_read(tx__pipeline *out, json_t *root, const char *file);
+void tx__pipeline_free(tx__pipeline *p);
 
-/* An error if the object at `place` has a key that is not among `keys`, which end with NULL. */
-tx_status tx__json_only(json_t *object, const char *file, const char *place, const char *const *keys);
-
-/* object[key] as a truth value. Where there is no such key: `missing`, or an error if that is negative. */
-tx_status tx__json_bool(bool *out, json_t *object, const char *key, int missing, const char *file, const char *place);
-
-/* A value as it is shown in a message: a string in quotes, numbers, or what kind of value it is. */
-tx__shown tx__json_show(json_t *value);
+/* For a model that is given bytes: takes the last steps away, the symbols and the cut before them, which it returns;
+ * the model does them together. */
+tx__split_fn *tx__pipeline_take_split(tx__pipeline *p);
 
 #endif

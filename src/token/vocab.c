@@ -51,7 +51,8 @@ static tx_status bytes_of_symbols(tx_str *out, const char *symbols, size_t n, in
 /* What differs between the two kinds of files. */
 typedef struct source {
     const char *file;
-    bool json; /* tokenizer.json */
+    bool json;  /* tokenizer.json */
+    bool plain; /* tokens are text, not byte symbols */
 } source;
 
 /* key_of[id] = token, for ids that turn out to be below n, each once. */
@@ -83,7 +84,13 @@ static tx_status add_token(tx__vocab *v, int32_t id, const char *key, tx_str *by
     uint32_t number;
     int fresh;
     bytes->len = 0;
+    if (n == 0 && src->plain) return tx__strings_add_hidden(&v->token, "", 0); /* no text has it */
     if (n == 0) return TX_FAIL(TX_ERR_FORMAT, "%s: the token with id %d is empty", src->file, id);
+    if (src->plain) {
+        TX_TRY(tx__strings_add(&v->token, key, n, &number, &fresh));
+        TX_ASSERT(fresh && number == (uint32_t)id); /* keys are distinct */
+        return TX_OK;
+    }
     TX_TRY(bytes_of_symbols(bytes, key, n, &wrong));
     if (wrong >= 0 && !src->json && (n < 3 || key[0] != '<' || key[n - 1] != '>'))
         return TX_FAIL(TX_ERR_FORMAT,
@@ -130,7 +137,7 @@ static tx_status add_tokens(tx__vocab *v, json_t *root, const source *src)
     for (size_t id = 0; id < n; id++)
         TX_GOTO(key_of[id] ? add_token(v, (int32_t)id, key_of[id], &bytes, src)
                            : tx__strings_add_hidden(&v->token, "", 0));
-    TX_GOTO(check_bytes(v, src->file));
+    if (!src->plain) TX_GOTO(check_bytes(v, src->file));
 out:
     tx_free(key_of);
     tx_str_free(&bytes);
@@ -155,7 +162,7 @@ static tx_status read_vocab(tx__vocab *v, const char *file)
     TX_TRY(tx__vocab_json(&root, file, 0));
     tx_status st;
     if (json_is_object(root))
-        st = add_tokens(v, root, &(source){ file, false });
+        st = add_tokens(v, root, &(source){ .file = file });
     else
         st = TX_FAIL(TX_ERR_FORMAT, "%s: not a JSON object of tokens and their ids: {\"token\": 0, ...}", file);
     json_decref(root);
@@ -169,6 +176,8 @@ typedef struct merge_reader {
     const char *file, *vocab; /* vocab: where the tokens come from, and what to do if they do not fit */
     const char *place;        /* of a merge in the file, a format for its number */
     size_t number;
+    bool plain;      /* tokens are text */
+    size_t n_prefix; /* bytes that a merge drops of its right token, continuing_subword_prefix */
     tx_str bytes;
 } merge_reader;
 
@@ -191,9 +200,12 @@ static tx_status bad_merged(const merge_reader *r, const tx_str *spelled)
 /* Id of the token that symbols[0..n) spell; r->bytes gets its bytes appended. */
 static tx_status find_token(merge_reader *r, const char *symbols, size_t n, int32_t *id)
 {
-    int64_t wrong;
+    int64_t wrong = -1;
     size_t before = r->bytes.len;
-    TX_TRY(bytes_of_symbols(&r->bytes, symbols, n, &wrong));
+    if (r->plain)
+        TX_TRY(tx_str_append(&r->bytes, symbols, n));
+    else
+        TX_TRY(bytes_of_symbols(&r->bytes, symbols, n, &wrong));
     int64_t found = wrong >= 0 ? -1 : tx__strings_find(&r->v->token, r->bytes.data + before, r->bytes.len - before);
     *id = (int32_t)found;
     return found >= 0 ? TX_OK : bad_merge(r, symbols, n, "is not in ", r->vocab);
@@ -207,7 +219,14 @@ static tx_status add_merge(merge_reader *r, const char *left, size_t n_left, con
     tx_status st;
     r->bytes.len = 0;
     TX_TRY(find_token(r, left, n_left, &a));
+    size_t middle = r->bytes.len;
     TX_TRY(find_token(r, right, n_right, &b));
+    if (r->n_prefix) { /* the right token goes on inside a word and has the prefix that says so */
+        if (n_right < r->n_prefix)
+            return bad_merge(r, right, n_right, "is shorter than model.continuing_subword_prefix", "");
+        memmove(r->bytes.data + middle, r->bytes.data + middle + r->n_prefix, r->bytes.len - middle - r->n_prefix);
+        r->bytes.len -= r->n_prefix;
+    }
     int64_t merged = tx__strings_find(&r->v->token, r->bytes.data, r->bytes.len);
     if (merged >= 0) {
         TX_TRY(tx__pairs_at(&r->v->rank, tx__pair(a, b), &rank));
@@ -296,10 +315,10 @@ out:
     return st;
 }
 
-static tx_status merges_from_json(tx__vocab *v, json_t *merges, const char *file)
+static tx_status merges_from_json(tx__vocab *v, json_t *merges, const char *file, bool plain, size_t n_prefix)
 {
     tx_status st = TX_OK;
-    merge_reader r = { .v = v, .file = file, .place = ": model.merges[%zu]" };
+    merge_reader r = { .v = v, .file = file, .place = ": model.merges[%zu]", .plain = plain, .n_prefix = n_prefix };
     r.vocab = "model.vocab";
     TX_GOTO(tx_alloc(&v->merged, json_array_size(merges) + 1, sizeof *v->merged, "merges"));
     for (; r.number < json_array_size(merges); r.number++) {
@@ -338,12 +357,36 @@ out:
 tx_status tx__vocab_from_json(tx__vocab *out, json_t *tokens, json_t *merges, const char *file)
 {
     tx_status st;
-    TX_GOTO(add_tokens(out, tokens, &(source){ file, true }));
-    TX_GOTO(merges_from_json(out, merges, file));
+    TX_GOTO(add_tokens(out, tokens, &(source){ .file = file, .json = true }));
+    TX_GOTO(merges_from_json(out, merges, file, false, 0));
     return TX_OK;
 out:
     tx__vocab_free(out);
     return st;
+}
+
+tx_status tx__vocab_plain_from_json(tx__vocab *out, json_t *tokens, json_t *merges, size_t n_prefix, const char *file)
+{
+    tx_status st;
+    TX_GOTO(add_tokens(out, tokens, &(source){ .file = file, .json = true, .plain = true }));
+    if (merges) TX_GOTO(merges_from_json(out, merges, file, true, n_prefix));
+    return TX_OK;
+out:
+    tx__vocab_free(out);
+    return st;
+}
+
+bool tx__vocab_has_bytes(json_t *tokens)
+{
+    for (unsigned b = 0; b < 256; b++) {
+        char key[8];
+        uint32_t c = tx__symbol_of_byte(b);
+        key[0] = (char)(c < 0x80 ? c : 0xC0 | c >> 6);
+        key[1] = (char)(c < 0x80 ? 0 : 0x80 | (c & 0x3F));
+        key[2] = 0;
+        if (!json_object_get(tokens, key)) return false;
+    }
+    return true;
 }
 
 void tx__vocab_free(tx__vocab *v)

@@ -30,6 +30,13 @@ tx_status tx__vocab_load(tx__vocab *out, const char *vocab_file, const char *mer
  * merges are taken in Hugging Face's order. */
 tx_status tx__vocab_from_json(tx__vocab *out, json_t *tokens, json_t *merges, const char *file);
 
+/* The same for tokens that are text. Of a merge's right token the first n_prefix bytes are dropped. merges may be NULL;
+ * byte_id and eod are not set. */
+tx_status tx__vocab_plain_from_json(tx__vocab *out, json_t *tokens, json_t *merges, size_t n_prefix, const char *file);
+
+/* Whether all 256 byte symbols are among the tokens. */
+bool tx__vocab_has_bytes(json_t *tokens);
+
 /* Reads a file of JSON, with a limit for its size.   @more_flags of Jansson, besides ours   @out the caller calls
  * json_decref */
 tx_status tx__vocab_json(json_t **out, const char *file, size_t more_flags);

@@ -186,15 +186,28 @@ static void refused(void **state)
         tx_status code;
         const char *say;
     } bad[] = {
-        { "", "", "", TX_ERR_UNSUPPORTED, "pre_tokenizer has no ByteLevel" },
-        { "\"pre_tokenizer\": {\"type\": \"Metaspace\"},", "", "", TX_ERR_UNSUPPORTED,
-          "pre_tokenizer.type is \"Metaspace\"; triax reads ByteLevel, Split, Digits" },
+        { "\"pre_tokenizer\": {\"type\": \"UnicodeScripts\"},", "", "", TX_ERR_UNSUPPORTED,
+          "pre_tokenizer.type is \"UnicodeScripts\"; triax reads ByteLevel, Split, Metaspace" },
+        { "\"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"ab\"},", "", "", TX_ERR_FORMAT,
+          "pre_tokenizer.replacement is \"ab\", not one character" },
+        { "\"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"_\", \"prepend_scheme\": \"maybe\"},", "",
+          "", TX_ERR_UNSUPPORTED, "pre_tokenizer.prepend_scheme is \"maybe\"" },
+        { "\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"String\": \" \"}, \"behavior\": \"Merged\"},", "",
+          "", TX_ERR_UNSUPPORTED, "pre_tokenizer.behavior is \"Merged\"; triax reads Isolated" },
+        { "\"decoder\": {\"type\": \"CTC\"},", "", "", TX_ERR_UNSUPPORTED,
+          "decoder.type is \"CTC\"; triax reads ByteLevel" },
+        { "\"normalizer\": {\"type\": \"Replace\", \"pattern\": \"a\", \"content\": \"\"},", "", "", TX_ERR_FORMAT,
+          "normalizer.pattern is neither" },
+        { "\"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"a\"},", "", "", TX_ERR_FORMAT,
+          "normalizer.precompiled_charsmap is not base64" },
+        { "\"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"AAAAAAAA\"},", "", "", TX_ERR_FORMAT,
+          "normalizer.precompiled_charsmap" },
         { "\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": "
-          "{\"Regex\": \"a+\"}, \"behavior\": \"Isolated\", \"invert\": false}]},",
+          "{\"Regex\": \"a+(\"}, \"behavior\": \"Isolated\", \"invert\": false}]},",
           "", "", TX_ERR_UNSUPPORTED,
-          "pre_tokenizer.pretokenizers[0].pattern is \"a+\", which triax does not know; it knows those of GPT-2" },
-        { AROUND "\"normalizer\": {\"type\": \"Lowercase\"},", "", "", TX_ERR_UNSUPPORTED,
-          "normalizer.type is \"Lowercase\"" },
+          "pre_tokenizer.pretokenizers[0].pattern.Regex is not an expression that Oniguruma reads: end pattern" },
+        { AROUND "\"normalizer\": {\"type\": \"Uppercase\"},", "", "", TX_ERR_UNSUPPORTED,
+          "normalizer.type is \"Uppercase\"" },
         { AROUND "\"post_processor\": {\"type\": \"X\"},", "", "", TX_ERR_UNSUPPORTED, "post_processor.type" },
         { AROUND "\"other\": 1,", "", "", TX_ERR_UNSUPPORTED, "the key \"other\"" },
         { AROUND "\"version\": \"2.0\",", "", "", TX_ERR_UNSUPPORTED, "version is \"2.0\"" },
@@ -202,7 +215,8 @@ static void refused(void **state)
         { AROUND, "\"t h\", [\"t\", \"h\"]", "", TX_ERR_FORMAT, "model.merges[1]: \"t h\" is there a second time" },
         { AROUND, "\"h e\"", "", TX_ERR_FORMAT, "the merged token \"he\" is not in model.vocab" },
         { AROUND, "", ", \"dropout\": 0.1", TX_ERR_UNSUPPORTED, "model.dropout is 0.1" },
-        { AROUND, "", ", \"end_of_word_suffix\": \"</w>\"", TX_ERR_UNSUPPORTED, "model.end_of_word_suffix" },
+        { AROUND, "", ", \"end_of_word_suffix\": 1", TX_ERR_FORMAT, "model.end_of_word_suffix is 1, not a string" },
+        { "", "", ", \"unk_token\": \"<unk>\"", TX_ERR_FORMAT, "model.unk_token is \"<unk>\", which is not in" },
         { AROUND, "", ", \"new\": 1", TX_ERR_UNSUPPORTED, "model has the key \"new\"" },
         { AROUND "\"added_tokens\": [" ADDED("300", "<e>") "],", "", "", TX_ERR_FORMAT,
           "added_tokens[0].id is 300, but the token \"<e>\" is number 257" },
@@ -211,8 +225,27 @@ static void refused(void **state)
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         ASSERT_FAILS(try_open(json_file(bad[i].parts, "", bad[i].merges, bad[i].more)), bad[i].code, bad[i].say);
-    ASSERT_FAILS(try_open(write_text(in_scratch("w.json"), "{\"model\": {\"type\": \"WordPiece\"}}")),
-                 TX_ERR_UNSUPPORTED, "--tokenizer-type BertWordPieceLowerCase");
+    static const struct {
+        const char *model, *say;
+    } models[] = {
+        { "{\"type\": \"WordPiece\"}", "model.vocab is missing" },
+        { "{\"type\": \"WordPiece\", \"vocab\": {}, \"unk_token\": \"u\"}",
+          "model.max_input_chars_per_word is missing" },
+        { "{\"type\": \"WordPiece\", \"vocab\": {\"a\": 0}, \"max_input_chars_per_word\": 9, \"unk_token\": \"u\"}",
+          "model.unk_token is \"u\"" },
+        { "{\"type\": \"WordLevel\", \"vocab\": {\"a\": 0, \"b\": 0}, \"unk_token\": \"u\"}", "both have id 0" },
+        { "{\"type\": \"Unigram\", \"vocab\": [[\"a\", 0], [\"a\", 1]]}", "model.vocab[1] and [0] are the same token" },
+        { "{\"type\": \"Unigram\", \"vocab\": [[\"a\"]]}", "model.vocab[0] is not [\"token\", score]" },
+        { "{\"type\": \"Unigram\", \"vocab\": [[\"a\", 0]], \"unk_id\": 1}", "model.unk_id is 1; model.vocab has 1" },
+        { "{\"type\": \"Unigram\", \"vocab\": []}", "model.vocab has 0 tokens" },
+    };
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "{\"model\": %s}", models[i].model);
+        ASSERT_FAILS(try_open(write_text(in_scratch("w.json"), text)), TX_ERR_FORMAT, models[i].say);
+    }
+    ASSERT_FAILS(try_open(write_text(in_scratch("w.json"), "{\"model\": {\"type\": \"Other\"}}")), TX_ERR_UNSUPPORTED,
+                 "model.type is \"Other\"; triax reads BPE, Unigram, WordPiece and WordLevel");
     ASSERT_FAILS(try_open(write_text(in_scratch("w.json"), "[]")), TX_ERR_FORMAT, "is this a tokenizer.json?");
     ASSERT_FAILS(try_open(in_scratch("none.json")), TX_ERR_NOTFOUND, "none.json");
 }
