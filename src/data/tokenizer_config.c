@@ -45,10 +45,14 @@ tx_status tx__tokenizer_from_config(const tx_config *cfg, tx_tokenizer **out)
     enum tx_tokenizer_type type = cfg->tokenizer_type ? cfg->tokenizer_type : TX_TOKENIZER_GPT2_BPE;
     const char *word = tx_tokenizer_type_word(type);
     const tx_tokenizer_traits reads = tx_tokenizer_traits_of(type);
-    tx_tokenizer_files files = { cfg->vocab_file, cfg->merge_file, path, (int32_t)cfg->vocab_size };
+    tx_tokenizer_files files = { cfg->vocab_file, cfg->merge_file, path, (int32_t)cfg->vocab_size,
+                                 (int32_t)cfg->vocab_extra_ids };
     if (!tx_tokenizer_is_built(type)) return tx_tokenizer_open_type(out, type, &files);
     if (!reads.model_file && cfg->tokenizer_model)
-        return TX_FAIL(TX_ERR_ARG, "--tokenizer-model: %s does not read it, say --tokenizer-type HFTokenizer", word);
+        return TX_FAIL(TX_ERR_ARG,
+                       "--tokenizer-model: %s does not read it, say --tokenizer-type HFTokenizer, or Llama2Tokenizer "
+                       "for a SentencePiece model",
+                       word);
     TX_TRY(check_given(word, "--vocab-file", cfg->vocab_file, reads.vocab_file, ""));
     TX_TRY(check_given(word, "--merge-file", cfg->merge_file, reads.merge_file, ""));
     TX_TRY(check_given(word, "--tokenizer-model", cfg->tokenizer_model, reads.model_file, " or its folder"));

@@ -8,6 +8,7 @@
 typedef struct tx_tokenizer_files {
     const char *vocab_file, *merge_file, *model_file; /* paths */
     int32_t n_ids;                                    /* of text that consists of numbers */
+    int32_t n_extra_ids;                              /* <extra_id_N> to add */
 } tx_tokenizer_files;
 
 #endif
