@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "convert/deepspeed_write.h"
 
 /* ---- ZeRO 1 and 2, and bf16 without ZeRO ---- */
@@ -258,6 +259,18 @@ static tx_status check_experts(const tx_conversion *c)
     return TX_OK;
 }
 
+/* What a native checkpoint has of ranks of their own (train/trainer_state.c), and DeepSpeed drops when it loads. */
+static void say_what_is_left_out(const tx_conversion *c)
+{
+    const tx_checkpoint *from = c->src->native;
+    if (!from || !tx_checkpoint_has(from, TX_CKPT_SERVER "error")) return;
+    tx_warn_once("%s: its errors of compression are left out, as DeepSpeed sets them back when it loads%s",
+                 c->src->path,
+                 tx_checkpoint_has(from, TX_CKPT_WORKER "exp_avg_0")
+                     ? "; so is what each rank moved alone: all go on from the first one's weights"
+                     : "");
+}
+
 static tx_status check(const tx_conversion *c)
 {
     TX_TRY(check_experts(c));
@@ -276,6 +289,7 @@ static tx_status check(const tx_conversion *c)
                        "%s: has the state of %s, of which with bf16 DeepSpeed's pipeline engine would give each rank a "
                        "part; choose fp16 or fp32, or no pipeline",
                        c->src->path, tx_optimizer_kind_word(c->src->optimizer));
+    if (compressed) say_what_is_left_out(c);
     if (c->zero_stage == 3 && !c->with_optim)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "%s: with ZeRO-3 DeepSpeed keeps weights in the optimizer's files, and there is no optimizer's "

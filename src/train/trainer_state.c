@@ -73,7 +73,17 @@ static tx_status add_errors(tx_trainer *t, tx_ckpt_part *part, int *n)
     const tx_optim_signs next = tx_optim_signs_of(&z->optim);
     int kinds = tx_zero_error_kinds(z, &next), workers = tx_zero_n_workers(z);
     float *at = NULL;
-    if (!kinds || t->cfg->no_save_optim || tx_save_kind(t->cfg) != TX_CKPT_NATIVE) return TX_OK;
+    if (!kinds || t->cfg->no_save_optim) return TX_OK;
+    if (tx_save_kind(t->cfg) != TX_CKPT_NATIVE) {
+        if (next.left_out && workers > 1)
+            tx_warn_once("--save-format %s: errors of compression of %d %s are not saved, as DeepSpeed sets them back "
+                         "when it loads%s; the native format keeps them",
+                         tx_checkpoint_format_word(t->cfg->save_format), workers,
+                         t->cfg->onebit_worker_size > 1 ? "workers (--onebit-worker-size)" : "data-parallel ranks",
+                         next.apart ? ", nor is what each rank moved alone: all go on from the first one's weights"
+                                    : "");
+        return TX_OK;
+    }
     TX_TRY(tx_zero_gather_errors(z, kinds, &at));
     if (!at) return TX_OK;
     for (int i = 0; i <= kinds * workers; i++, at += t->model->params.numel)

@@ -36,8 +36,13 @@ done
 for how in "$adam" "$zeroone" "$lamb 5"; do
     rm -rf two
     train out 2 $how --save two --save-interval 7 --save-format deepspeed --exit-interval 7
+    grep 'errors of compression of 2 data-parallel ranks are not saved' out >word || { cat out; die "no word on saving: $how"; }
     train out 2 $how --load two
     grep 'has no errors of compression of 2 data-parallel ranks' out >word || { cat out; die "no word on errors: $how"; }
+    rm -rf kept without
+    train out 2 $how --save kept --save-interval 7 --exit-interval 7
+    ok convert --to deepspeed --target-zero-stage 0 kept/iter_0000007 without
+    cat out err | grep 'its errors of compression are left out' >word || { cat out err; die "no word on converting: $how"; }
 done
 refused 'which DeepSpeed refuses with ZeRO' convert --to deepspeed --target-zero-stage 1 n1/iter_0000008 x
 refused "pipeline engine would give each rank a part" convert --to deepspeed --target-zero-stage 0 --target-pipeline-engine --dtype bf16 \
