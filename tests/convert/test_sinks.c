@@ -528,25 +528,45 @@ static void experts_in_some_layers(void **state)
     }
 }
 
-/* The original's order of layers is Hugging Face's and not Megatron's. */
-static void post_layernorm(void **state)
+/* What native checkpoints have, and the formats of Megatron and DeepSpeed not: the flag is named. */
+static void native_alone(const family *of, const char *flag)
 {
-    (void)state;
-    const family of = { "pretrain-bert", "--post-layernorm " };
     const layout list[] = { { &tx_sink_native, 1, 1, 1, 0, false, true, TX_ST_F32 },
                             { &tx_sink_megatron, 1, 1, 1, 0, false, true, TX_ST_F32 },
                             { &tx_sink_deepspeed, 1, 1, 1, 1, false, true, TX_ST_F32 },
                             { &tx_sink_universal, 1, 1, 1, 0, false, true, TX_ST_F32 } };
     fixture f;
-    make_checkpoint(&of);
-    goes_through(&of, &list[0]);
-    open_fixture(&f, &of, 1);
+    make_checkpoint(of);
+    goes_through(of, &list[0]);
+    open_fixture(&f, of, 1);
     for (size_t i = 1; i < sizeof list / sizeof *list; i++) {
         tx_conversion c = conversion(&f, &list[i], in_scratch("out"));
-        ASSERT_FAILS(list[i].to->write(&c), TX_ERR_UNSUPPORTED, "--post-layernorm");
+        ASSERT_FAILS(list[i].to->write(&c), TX_ERR_UNSUPPORTED, flag);
         assert_false(tx_path_exists(c.out));
     }
     close_fixture(&f);
+}
+
+/* The original's order of layers is Hugging Face's and not Megatron's. */
+static void post_layernorm(void **state)
+{
+    (void)state;
+    const family of = { "pretrain-bert", "--post-layernorm " };
+    native_alone(&of, "--post-layernorm");
+}
+
+static void other_attention(void **state)
+{
+    (void)state;
+    static const family of[] = { { "pretrain-gpt",
+                                   "--window-size 3 --window-attn-skip-freq 2 --softmax-type learnable " },
+                                 { "pretrain-gpt", "--softmax-type learnable --attention-scale 0.3 " },
+                                 { "pretrain-gpt", "--attention-logit-softcap 5 " } };
+    static const char *const flag[] = { "--window-size", "--softmax-type", "--attention-logit-softcap" };
+    for (int i = 0; i < 3; i++) {
+        native_alone(&of[i], flag[i]);
+        ASSERT_OK(tx_remove_tree(in_scratch("out")));
+    }
 }
 
 /* fp16's scale, and how long it has not moved. */
@@ -675,6 +695,7 @@ int main(void)
         SCRATCH_TEST(bert_of_one_segment),
         SCRATCH_TEST(bert_to_huggingface),
         SCRATCH_TEST(post_layernorm),
+        SCRATCH_TEST(other_attention),
         SCRATCH_TEST(release),
         SCRATCH_TEST(failures),
         SCRATCH_TEST(no_memory),
