@@ -335,7 +335,8 @@ static bool is_left_out(const char *field)
     static const char *const left[] = {
         "vocab_size",  "pad_vocab_size_to",    "megatron_padded_logits",  "data_order",  "tokenizer_type",
         "model_type",  "post_layernorm",       "position_embedding_type", "num_experts", "moe_layer_freq",
-        "window_size", "window_attn_skip_freq"
+        "window_size", "window_attn_skip_freq",
+        "no_rope_freq"
     };
     for (size_t i = 0; i < sizeof left / sizeof *left; i++)
         if (!strcmp(field, left[i])) return true;
@@ -343,7 +344,8 @@ static bool is_left_out(const char *field)
 }
 
 static const char *const learned[] = { "absolute", "learned_absolute", NULL },
-                         *const rotary[] = { "rotary", "rope", NULL }, *const without[] = { "alibi", "none", NULL };
+                         *const rotary[] = { "rotary", "rope", "yarn", NULL },
+                         *const without[] = { "alibi", "none", NULL };
 
 static bool is_one_of(const char *word, const char *const *list)
 {
@@ -415,6 +417,7 @@ tx_status tx__args_to_options(const tx_py *args, const char *model, const json_t
         json_object_set_new(o, "add_position_embedding", json_false());
     }
     if (type && is_one_of(type, without)) json_object_set_new(o, "position_embedding_type", json_string(type));
+    tx__rope_from_args(o, args, type && !strcmp(type, "yarn"));
     /* Upstream's programs know no such option; a run of triax without it has said so. */
     json_t *own = args_value(args, "megatron_padded_logits");
     bool padded_logits = !json_is_false(own);

@@ -96,6 +96,7 @@ tx_status tx__check_layout(const tx_conversion *c, unsigned trait)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "%s: normalises behind its layers (--post-layernorm), which Megatron's models do not",
                        c->src->path);
+    TX_TRY(tx__check_positions(c));
     char names[128];
     if (c->with_optim && !(tx_optimizer_traits(c->src->optimizer) & trait))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: only %s state can be written in this format; leave it out",
@@ -584,8 +585,8 @@ static void set_positions(tx__file *f, tx_py *args)
 
 tx_py *tx__args(tx__file *f)
 {
-    static const char *const ours[] = { "pad_vocab_size_to", "data_order", "model_type", "post_layernorm",
-                                        "position_embedding_type" };
+    static const char *const ours[] = { "pad_vocab_size_to",       "data_order",  "model_type", "post_layernorm",
+                                        "position_embedding_type", "no_rope_freq" };
     const char *field;
     json_t *v;
     tx_py *args = tx_py_dict(f->a);
@@ -601,6 +602,7 @@ tx_py *tx__args(tx__file *f)
     set_layout(f, args);
     set_run(f, args);
     set_positions(f, args);
+    tx__rope_to_args(f, args);
     return tx__object(f, "argparse", "Namespace", NULL, args);
 }
 

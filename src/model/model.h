@@ -103,6 +103,7 @@ typedef struct tx_model {
     tx_dtype stream;  /* of the residual stream: dtype, or fp32 */
     int64_t n_layers, hidden, n_heads, max_positions;
     tx_positions positions; /* learned: a table of max_positions, nothing can be longer */
+    bool lengths_matter;    /* to rotary positions: of a longer text they are others (dynamic NTK) */
     int64_t n_groups;       /* key and value heads */
     int64_t head_dim;
     int64_t ffn, mlp_in; /* width inside the MLP, and rows of its first matrix: twice as many with a gate */

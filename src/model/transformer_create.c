@@ -353,6 +353,7 @@ static tx_model sizes_of(const tx_config *cfg, const tx_model_type *type, int64_
         .frozen = cfg->lora_rank > 0,
         .max_positions = cfg->max_position_embeddings,
         .positions = tx_config_positions(cfg),
+        .lengths_matter = cfg->use_rotary_position_embeddings && cfg->rope_scaling_type == TX_ROPE_SCALING_DYNAMIC,
         .vocab_size = vocab_size,
         .vocab_padded = padded,
         .n_valid = n_valid,
