@@ -198,6 +198,7 @@ TX_API tx_status tx_op_glu_bwd(tx_ctx *c, const tx_glu_bwd_args *a);
 typedef struct tx_past {
     tx_tensor n;    /* [b] i32: the number of positions of a sample's sequence before this call */
     tx_tensor slot; /* [b] i32: the sequence's index in the cache's second dimension */
+    tx_tensor end;  /* [b] i32, optional: its positions, with those that further calls read of the same text */
 } tx_past;
 
 /* rope: rotates heads by their position, in place. With m = n_rot / 2 and φ = (first + i_s) frequency[i], i < m:
@@ -205,9 +206,9 @@ typedef struct tx_past {
  *  Angles are in fp64. inverse rotates back, times scale, which is what backward does to the gradient.
  * arXiv:2104.09864. Pairs are taken from the two halves, as in GPT-NeoX, or with `interleaved`, as in GPT-J, from
  * neighbours: (x[2i], x[2i+1]). With a past, past.n replaces first for each sample. Positions that are given replace
- * first + i_s. With grows_by g > 0 a sequence of l = first + s tokens, of a sample past.n + s, which are more than
- * grows_from = l0, has frequencies frequency[i] (g l / l0 - g + 1)^(-i/(m-1)) (dynamic NTK); not with positions that
- * are given. */
+ * first + i_s. With grows_by g > 0 a sequence of l = first + s tokens, of a sample past.end or else past.n + s, which
+ * are more than grows_from = l0, has frequencies frequency[i] (g l / l0 - g + 1)^(-i/(m-1)) (dynamic NTK); not with
+ * positions that are given. */
 typedef struct tx_rope_args {
     tx_tensor x;             /* [s, b, groups, r, d], in and out; strides as in attention_fwd */
     int64_t n_rot;           /* even, 2 .. d, at most TX_MAX_ROT */

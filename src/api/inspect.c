@@ -11,6 +11,7 @@
 #include "convert/meant_folder.h"
 #include "convert/source.h"
 #include "data/indexed_meant.h"
+#include "model/hf_format.h"
 #include "triax/jobs.h"
 
 /* ---- tensors ---- */
@@ -201,6 +202,28 @@ static tx_status verify_huggingface(tx__report *r, const tx_huggingface *hf)
     return tell_verified(r, bytes, n_files);
 }
 
+static bool has_tensor(const void *hf, const char *name)
+{
+    return tx_huggingface_find(hf, name);
+}
+
+/* Which family it is of, and the options that its config.json means; or why none can be had. */
+static tx_status show_family(tx__report *r, const tx_huggingface *hf)
+{
+    const json_t *config = tx_huggingface_config(hf);
+    const tx_hf_format *f;
+    const char *model_type = json_string_value(json_object_get(config, "model_type"));
+    json_t *options = NULL;
+    tx_status st = tx_hf_format_find(&f, model_type, has_tensor, hf);
+    if (!st) st = tx_hf_options(f, &options, config);
+    if (st == TX_ERR_NOMEM) return st;
+    if (st) return tx__report_line(r, "family: none that can be loaded: %s", tx_last_error());
+    st = tx__report_line(r, "family: %s, a %s with the options that follow", f->model_type, f->model);
+    if (!st) st = show_members(r, "options", options);
+    json_decref(options);
+    return st;
+}
+
 static tx_status inspect_huggingface(tx__report *r, const tx_config *cfg, const char *dir)
 {
     tx_huggingface *hf;
@@ -209,6 +232,7 @@ static tx_status inspect_huggingface(tx__report *r, const tx_config *cfg, const 
     TX_TRY(tx_huggingface_open(&hf, dir));
     TX_GOTO(tx__report_line(r, "%s: a Hugging Face folder", dir));
     TX_GOTO(show_members(r, "config", tx_huggingface_config(hf)));
+    TX_GOTO(show_family(r, hf));
     TX_GOTO(tx__report_line(r, "tensors: %zu", tx_huggingface_count(hf)));
     if (cfg->verify) TX_GOTO(verify_huggingface(r, hf));
     for (size_t i = 0; i < tx_huggingface_count(hf); i++)

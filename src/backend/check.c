@@ -418,8 +418,9 @@ tx_status tx__check_rope(const tx_rope_args *a)
     if (a->first < 0 || (!a->frequency && !(a->theta > 0)))
         return TX_FAIL(TX_ERR_ARG, "rope: first %lld must be at least 0 and theta %g above it", (long long)a->first,
                        a->theta);
-    if (a->past.n.data && !vec(a->past.n, TX_I32, a->x.dim[1]))
-        return REFUSE("rope", "past.n [b] int32", T(x), T(past.n));
+    if (a->past.n.data &&
+        (!vec(a->past.n, TX_I32, a->x.dim[1]) || (a->past.end.data && !vec(a->past.end, TX_I32, a->x.dim[1]))))
+        return REFUSE("rope", "past.n and past.end [b] int32", T(x), T(past.n), T(past.end));
     if (a->position.data && (a->past.n.data || !mat(a->position, TX_I32, a->x.dim[0], a->x.dim[1])))
         return REFUSE("rope", "position [s,b] int32 without past.n", T(x), T(position), T(past.n));
     return TX_OK;

@@ -94,13 +94,6 @@ static void rule_gradients_have_a_type(const tx__check *k)
                     tx_float_type_word(summed), word, word);
 }
 
-static void rule_one_is_added_by_layernorm(const tx__check *k)
-{
-    if (k->bad->normalization || !k->c->apply_layernorm_1p || k->c->normalization == TX_NORMALIZATION_LAYERNORM) return;
-    tx__violate(k->v, "--apply-layernorm-1p is for layer normalisation: leave it out with --normalization %s",
-                tx_normalization_word(k->c->normalization));
-}
-
 /* Where a layer's norms and its two sums are: one way of each pair. */
 static void rule_halves_go_together(const tx__check *k)
 {
@@ -280,7 +273,6 @@ const tx__rule tx__rules_model[] = {
     { NULL, rule_activation_is_one },
     { NULL, rule_precision_is_one },
     { "training", rule_gradients_have_a_type },
-    { NULL, rule_one_is_added_by_layernorm },
     { NULL, rule_halves_go_together },
     { NULL, rule_output_layer_has_a_bias },
     { NULL, rule_attention_has_biases_or_none },

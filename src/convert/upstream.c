@@ -271,6 +271,43 @@ static json_t *args_value(const tx_py *args, const char *field)
     return v ? tx_py_to_json(v) : opposite_of(args, field);
 }
 
+/* Megatron Core's pair of a window to the left and one to the right; none, or -1: all. NULL: it looks to the right. */
+static json_t *window_of(const tx_py *args)
+{
+    const tx_py *v = tx_py_get(args, "window_size");
+    int64_t left = 0, right = 0;
+    if (tx_py_len(v)) {
+        bool pair = tx_py_int(tx_py_item(v, 0), &left) && (tx_py_len(v) < 2 || tx_py_int(tx_py_item(v, 1), &right));
+        if (!pair || right > 0) return NULL;
+    } else {
+        tx_py_int(v, &left);
+    }
+    return json_integer(left > 0 ? left : 0);
+}
+
+/* Its list of 0 and 1, or its number, as --window-attn-skip-freq has it. */
+static json_t *windowed_layers_of(const tx_py *args)
+{
+    const tx_py *v = tx_py_get(args, "window_attn_skip_freq");
+    int64_t n;
+    tx_str text = { 0 };
+    if (!tx_py_len(v)) {
+        if (!tx_py_int(v, &n)) return v ? tx_py_to_json(v) : json_null();
+        char number[32];
+        snprintf(number, sizeof number, "%" PRId64, n);
+        return json_string(number);
+    }
+    bool fails = false;
+    for (size_t i = 0; i < tx_py_len(v); i++) {
+        n = 0;
+        tx_py_int(tx_py_item(v, i), &n);
+        fails = fails || tx_str_printf(&text, "%s%d", i ? "," : "[", n != 0);
+    }
+    json_t *list = fails || tx_str_puts(&text, "]") ? NULL : json_string(text.data);
+    tx_str_free(&text);
+    return list;
+}
+
 /* "LayerNorm" and "RMSNorm" are its words in later versions. */
 static json_t *lower_case(json_t *word)
 {
@@ -295,17 +332,20 @@ static json_t *default_of(const char *field, json_t *ours)
 
 static bool is_left_out(const char *field)
 {
-    static const char *const left[] = { "vocab_size",     "pad_vocab_size_to",       "megatron_padded_logits",
-                                        "data_order",     "tokenizer_type",          "model_type",
-                                        "post_layernorm", "position_embedding_type", "num_experts",
-                                        "moe_layer_freq" };
+    static const char *const left[] = {
+        "vocab_size",  "pad_vocab_size_to",    "megatron_padded_logits",  "data_order",  "tokenizer_type",
+        "model_type",  "post_layernorm",       "position_embedding_type", "num_experts", "moe_layer_freq",
+        "window_size", "window_attn_skip_freq",
+        "no_rope_freq"
+    };
     for (size_t i = 0; i < sizeof left / sizeof *left; i++)
         if (!strcmp(field, left[i])) return true;
     return false;
 }
 
 static const char *const learned[] = { "absolute", "learned_absolute", NULL },
-                         *const rotary[] = { "rotary", "rope", NULL }, *const without[] = { "alibi", "none", NULL };
+                         *const rotary[] = { "rotary", "rope", "yarn", NULL },
+                         *const without[] = { "alibi", "none", NULL };
 
 static bool is_one_of(const char *word, const char *const *list)
 {
@@ -365,12 +405,19 @@ tx_status tx__args_to_options(const tx_py *args, const char *model, const json_t
         if (v && json_object_set_new(o, field, v) && !st) st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for options");
     }
     if (tx_py_len(tx_py_get(args, "num_experts"))) json_object_set_new(o, "num_experts", experts_of(args));
+    json_t *window = window_of(args);
+    if (!window && !st)
+        st =
+            TX_FAIL(TX_ERR_UNSUPPORTED, "%s: window_size is not a pair of tokens to the left and 0 to the right", path);
+    json_object_set_new(o, "window_size", window);
+    json_object_set_new(o, "window_attn_skip_freq", windowed_layers_of(args));
     const char *type = positions_of(args); /* "learned_absolute" is also what its default says beside the two flags */
     if (type && !is_one_of(type, learned)) {
         json_object_set_new(o, "use_rotary_position_embeddings", json_boolean(is_one_of(type, rotary)));
         json_object_set_new(o, "add_position_embedding", json_false());
     }
     if (type && is_one_of(type, without)) json_object_set_new(o, "position_embedding_type", json_string(type));
+    tx__rope_from_args(o, args, type && !strcmp(type, "yarn"));
     /* Upstream's programs know no such option; a run of triax without it has said so. */
     json_t *own = args_value(args, "megatron_padded_logits");
     bool padded_logits = !json_is_false(own);

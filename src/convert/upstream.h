@@ -55,6 +55,10 @@ bool tx__is_vocabulary(const char *ours);
  * that has something that is not built.   @model as --model-type has it: args do not say */
 tx_status tx__args_to_options(const tx_py *args, const char *model, const json_t *all, const char *path, json_t **out);
 
+/* Of these, how rotary positions are scaled and which layers have none (upstream_rope.c).   @yarn args'
+ * position_embedding_type says so */
+void tx__rope_from_args(json_t *o, const tx_py *args, bool yarn);
+
 /* Whether the model has layers with experts; TX_ERR_UNSUPPORTED where it has. */
 bool tx__args_have_experts(const tx_py *args);
 tx_status tx__refuse_experts(const tx_py *args, const char *path);

@@ -71,13 +71,32 @@ unsigned tx__change(const tx_conversion *c, const tx_param *p)
            (p->whole_logical < p->whole[0] ? TX_CHANGE_PADDED : TX_CHANGE_NONE);
 }
 
+/* Megatron's programs of this format have plain attention alone. */
+static tx_status check_attention(const tx_conversion *c)
+{
+    const tx_config *cfg = c->cfg;
+    const char *flag = cfg->window_size                          ? "--window-size"
+                       : cfg->attention_logit_softcap > 0        ? "--attention-logit-softcap"
+                       : cfg->softmax_type != TX_SOFTMAX_VANILLA ? "--softmax-type"
+                       : cfg->attention_scale > 0                ? "--attention-scale"
+                                                                 : NULL;
+    if (!flag) return TX_OK;
+    return TX_FAIL(
+        TX_ERR_UNSUPPORTED,
+        "%s: has attention (%s) which the programs of Megatron's and DeepSpeed's formats do not have: convert "
+        "to native or huggingface",
+        c->src->path, flag);
+}
+
 tx_status tx__check_layout(const tx_conversion *c, unsigned trait)
 {
     TX_TRY(tx_conversion_check(c));
+    TX_TRY(check_attention(c));
     if (c->cfg->post_layernorm)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "%s: normalises behind its layers (--post-layernorm), which Megatron's models do not",
                        c->src->path);
+    TX_TRY(tx__check_positions(c));
     char names[128];
     if (c->with_optim && !(tx_optimizer_traits(c->src->optimizer) & trait))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: only %s state can be written in this format; leave it out",
@@ -566,8 +585,8 @@ static void set_positions(tx__file *f, tx_py *args)
 
 tx_py *tx__args(tx__file *f)
 {
-    static const char *const ours[] = { "pad_vocab_size_to", "data_order", "model_type", "post_layernorm",
-                                        "position_embedding_type" };
+    static const char *const ours[] = { "pad_vocab_size_to",       "data_order",  "model_type", "post_layernorm",
+                                        "position_embedding_type", "no_rope_freq" };
     const char *field;
     json_t *v;
     tx_py *args = tx_py_dict(f->a);
@@ -583,6 +602,7 @@ tx_py *tx__args(tx__file *f)
     set_layout(f, args);
     set_run(f, args);
     set_positions(f, args);
+    tx__rope_to_args(f, args);
     return tx__object(f, "argparse", "Namespace", NULL, args);
 }
 

@@ -64,6 +64,9 @@ tx_status tx__check_engine(const tx_conversion *c);
 /* TX_ERR_UNSUPPORTED of a model with experts, which DeepSpeed's own format alone has. */
 tx_status tx__check_dense(const tx_conversion *c);
 
+/* TX_ERR_UNSUPPORTED of rotary positions and norms of heads that args have no word for (upstream_rope.c). */
+tx_status tx__check_positions(const tx_conversion *c);
+
 /* How many ranks share a layer's experts. */
 int tx__n_ep(const tx_conversion *c);
 
@@ -113,6 +116,9 @@ tx_py *tx__file_ones(tx__file *f, float value); /* torch.tensor([value]) */
 tx_pt_dtype tx__weight_dtype(const tx_conversion *c);
 
 /* ---- values ---- */
+
+/* What args say of rotary positions (upstream_rope.c). */
+void tx__rope_to_args(tx__file *f, tx_py *args);
 
 /* tx_py_set and the like; they note in the file that memory was short, and return the dict or list. */
 tx_py *tx__set(tx__file *f, tx_py *dict, const char *key, const tx_py *v);

@@ -41,6 +41,7 @@ tx_status tx_score_tokens(tx_decoder *d, const int32_t *token, int64_t n, int64_
 {
     TX_ASSERT(first >= 1 && first < n && kept >= 0 && kept < first);
     pass p = { .token = token, .first = first, .n_vocab = tx_decoder_vocab(d), .score = score };
+    if (!tx_decoder_keeps_keys(d)) kept = 0;
     tx_decoder_truncate(d, 0, kept);
     return tx_decoder_append(d, 0, token + kept, n - 1 - kept, &(tx_logits_wanted){ first - 1, take, &p });
 }

@@ -210,6 +210,7 @@ static tx_status copy_common(tx_batcher *b, tx_sequence *s)
 {
     int64_t best = 0;
     int from = -1;
+    if (!tx_decoder_keeps_keys(b->d)) return TX_OK;
     for (int i = 0; i < b->n_slots && !s->prompt_logprobs; i++) {
         if (!b->in[i] || i == s->slot) continue;
         int64_t n = tx_decoder_length(b->d, i);
@@ -277,6 +278,7 @@ static tx_status read_piece(tx_batcher *b, tx_sequence *s, int64_t room, int64_t
     reader r = { .b = b, .s = s };
     if (s->n_in == 0 && s->prompt_logprobs)
         if (!tell(b, s, &(tx_token_made){ .id = s->prompt[0], .of_prompt = true }, true)) r.ended = TX_FINISH_STOP;
+    tx_decoder_expect(b->d, s->slot, s->n_prompt);
     if (!r.ended)
         TX_TRY(
             tx_decoder_append(b->d, s->slot, s->prompt + s->n_in, n, &(tx_logits_wanted){ wanted, read_logits, &r }));

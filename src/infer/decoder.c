@@ -45,13 +45,14 @@ struct tx_decoder {
     int64_t n_groups; /* of this tensor rank */
     tx_kv_cache *kv;  /* [n_layers] */
     int64_t *length;  /* [n_slots]; the leader's */
+    int64_t *until;   /* [n_slots], likewise: how long a text is that is being read; or less */
     float *logits;    /* [FEW or n_slots, vocab_padded]; the leader's */
     void *message;    /* as it is sent: */
     command *cmd;
-    int32_t *token, *n_past, *slot; /* [rows], [rows], [rows] */
+    int32_t *token, *n_past, *slot, *end; /* [rows] each */
     size_t message_bytes;
     int32_t *position; /* [rows], behind it */
-    int32_t *there;    /* [4 rows], where the context computes: of token, n_past, slot, position; NULL: the host */
+    int32_t *there;    /* [5 rows], where the context computes: of token, n_past, slot, end, position; NULL: the host */
     int64_t rows;
     kept_step *step; /* [FEW]: of 1, 2, ... sequences */
     bool keeping;    /* what is put into the stream is kept for a graph */
@@ -80,6 +81,11 @@ static bool is_last(const tx_decoder *d)
 static int64_t min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+static int64_t max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
 }
 
 /* ---- a command's work, on each rank ---- */
@@ -143,10 +149,10 @@ static tx_status work(tx_decoder *d, int64_t s, int64_t b, int64_t wanted, liste
     tx_ctx *c = &d->ctx;
     tx_model *m = d->model;
     int32_t *token = d->there ? d->there : d->token, *n_past = token + d->rows, *slot = n_past + d->rows,
-            *position = slot + d->rows;
+            *end = slot + d->rows, *position = end + d->rows;
     if (d->there && !c->dry)
-        TX_TRY(tx_device_copy(c->device, TX_STREAM_COMPUTE, d->there, d->token, 4 * (size_t)d->rows * sizeof *token));
-    const tx_past past = { tx_tensor1(n_past, TX_I32, b), tx_tensor1(slot, TX_I32, b) };
+        TX_TRY(tx_device_copy(c->device, TX_STREAM_COMPUTE, d->there, d->token, 5 * (size_t)d->rows * sizeof *token));
+    const tx_past past = { tx_tensor1(n_past, TX_I32, b), tx_tensor1(slot, TX_I32, b), tx_tensor1(end, TX_I32, b) };
     for (int64_t i = 0; i < d->n_layers; i++) d->kv[i].past = past;
     size_t mark = tx_arena_mark(&c->acts);
     tx_tensor x = { 0 }, y = tx_push3(&c->acts, m->stream, s, b, m->hidden);
@@ -310,16 +316,17 @@ static tx_status take_message(tx_decoder *d)
 {
     int64_t rows = d->opts.max_rows > FEW ? d->opts.max_rows : FEW;
     size_t head = (sizeof(command) + 63) / 64 * 64;
-    d->message_bytes = head + 3 * (size_t)rows * sizeof *d->token;
-    TX_TRY(tx_device_take_host(d->ctx.device, &d->message, head + 4 * (size_t)rows * sizeof *d->token, "the decoder"));
+    d->message_bytes = head + 4 * (size_t)rows * sizeof *d->token;
+    TX_TRY(tx_device_take_host(d->ctx.device, &d->message, head + 5 * (size_t)rows * sizeof *d->token, "the decoder"));
     d->cmd = d->message;
     d->token = (int32_t *)(void *)((char *)d->message + head);
     d->n_past = d->token + rows;
     d->slot = d->n_past + rows;
-    d->position = d->slot + rows;
+    d->end = d->slot + rows;
+    d->position = d->end + rows;
     d->rows = rows;
     if (d->ctx.device)
-        TX_TRY(tx_device_take(d->ctx.device, &d->there, 4 * (size_t)rows * sizeof *d->there, false, "the decoder"));
+        TX_TRY(tx_device_take(d->ctx.device, &d->there, 5 * (size_t)rows * sizeof *d->there, false, "the decoder"));
     return tx_alloc(&d->step, FEW, sizeof *d->step, "the decoder");
 }
 
@@ -358,6 +365,7 @@ tx_status tx_decoder_create(tx_decoder **out, tx_model *model, const tx_grid *gr
     }
     TX_GOTO(take_message(d));
     TX_GOTO(tx_alloc(&d->length, slots, sizeof *d->length, "the decoder"));
+    TX_GOTO(tx_alloc(&d->until, slots, sizeof *d->until, "the decoder"));
     if (tx_decoder_leads(d))
         TX_GOTO(tx_device_take_host(d->ctx.device, &d->logits, rows * (size_t)model->vocab_padded * sizeof *d->logits,
                                     "the logits"));
@@ -382,6 +390,7 @@ void tx_decoder_destroy(tx_decoder *d)
     tx_ctx_deinit(&d->ctx);
     tx_free(d->kv);
     tx_free(d->length);
+    tx_free(d->until);
     tx_free(d->step);
     tx_free(d);
 }
@@ -417,6 +426,17 @@ void tx_decoder_truncate(tx_decoder *d, int slot, int64_t n)
 {
     TX_ASSERT(n >= 0 && n <= d->length[slot]);
     d->length[slot] = n;
+    d->until[slot] = 0;
+}
+
+void tx_decoder_expect(tx_decoder *d, int slot, int64_t n)
+{
+    d->until[slot] = n;
+}
+
+bool tx_decoder_keeps_keys(const tx_decoder *d)
+{
+    return !d->model->lengths_matter;
 }
 
 static tx_status check(const tx_decoder *d, int slot, const int32_t *token, int64_t n)
@@ -442,6 +462,7 @@ tx_status tx_decoder_append(tx_decoder *d, int slot, const int32_t *token, int64
         memcpy(d->token, token + done, (size_t)piece * sizeof *token);
         d->n_past[0] = (int32_t)d->length[slot];
         d->slot[0] = slot;
+        d->end[0] = (int32_t)max(d->until[slot], d->length[slot] + n - done);
         listener to = { .logits = d->logits, .first = end - rows };
         if (wanted) to.each = wanted->each, to.user = wanted->user;
         TX_TRY(lead(d, &to));
@@ -463,6 +484,7 @@ tx_status tx_decoder_step(tx_decoder *d, const int *slot, const int32_t *token, 
             d->token[i] = token[first + i];
             d->slot[i] = slot[first + i];
             d->n_past[i] = (int32_t)d->length[slot[first + i]];
+            d->end[i] = d->n_past[i] + 1;
         }
         listener to = { .logits = d->logits + first * d->model->vocab_padded };
         TX_TRY(lead(d, &to));

@@ -53,6 +53,12 @@ int64_t tx_decoder_vocab(const tx_decoder *d); /* columns of logits that are tok
 int64_t tx_decoder_length(const tx_decoder *d, int slot);
 void tx_decoder_truncate(tx_decoder *d, int slot, int64_t n); /* back to its first n tokens; 0: empty */
 
+/* A text of n tokens is read by several appends; until the next tx_decoder_truncate. With --rope-scaling-type dynamic
+ * its keys depend on how long it is: then tx_decoder_keeps_keys is false, and the keys of a text are not those of
+ * another that begins as it does. */
+void tx_decoder_expect(tx_decoder *d, int slot, int64_t n);
+bool tx_decoder_keeps_keys(const tx_decoder *d);
+
 /* Takes the logits of n_rows positions that follow each other. `first` is the number of the first one in its sequence;
  * logits[i * stride + v] is of token v after position first + i. Borrowed for the call. */
 typedef tx_status tx_logits_fn(void *user, int64_t first, int64_t n_rows, const float *logits, int64_t stride);

@@ -103,10 +103,12 @@ typedef struct tx_model {
     tx_dtype stream;  /* of the residual stream: dtype, or fp32 */
     int64_t n_layers, hidden, n_heads, max_positions;
     tx_positions positions; /* learned: a table of max_positions, nothing can be longer */
+    bool lengths_matter;    /* to rotary positions: of a longer text they are others (dynamic NTK) */
     int64_t n_groups;       /* key and value heads */
     int64_t head_dim;
     int64_t ffn, mlp_in; /* width inside the MLP, and rows of its first matrix: twice as many with a gate */
     double mlp_products; /* multiply-adds of a token in the feed-forward half of a layer, in the mean over all layers */
+    int64_t window, n_windowed; /* --window-size, and how many layers of the whole model have it */
     tx_moe_shape experts; /* of the first layer that has some; n_experts 1: none has */
     int64_t vocab_size;   /* real tokens: what the tokenizer has */
     int64_t vocab_padded; /* rows of the embedding: a multiple of --make-vocab-size-divisible-by */
@@ -239,6 +241,11 @@ static inline double tx_model_weight_flops(const tx_model *m)
 {
     return m->frozen ? 4 : 6;
 }
+
+/* Keys that a token of a layer is multiplied with, in the mean over all layers, as FLOPs count them: all s of them,
+ * also where it sees those before it alone; of a layer with a window twice those that it sees, which is as much where
+ * the window is as long as the sequence. */
+double tx_model_keys(const tx_model *m, int64_t s);
 
 /* Model FLOPs of one forward and backward over s*b tokens: 3 × 2 × (multiply-adds of all matrix products, attention
  * counted in full as all published counts do); of weights that are not trained 2 × 2, and nothing of adapters. What is

@@ -1,4 +1,5 @@
 /* model_registry.c - the models there are, and what is the same for all of them. */
+#include <math.h>
 #include <string.h>
 
 #include "model/model.h"
@@ -62,19 +63,27 @@ int64_t tx_vocab_padded(int64_t vocab_size, int64_t multiple)
     return (vocab_size + multiple - 1) / multiple * multiple;
 }
 
+double tx_model_keys(const tx_model *m, int64_t s)
+{
+    if (!m->n_windowed) return (double)s;
+    double all = (double)s, share = (double)m->n_windowed / (double)m->n_layers, w = (double)m->window;
+    double seen = w + 1 < all ? (w + 1) * all - w * (w + 1) / 2 : all * (all + 1) / 2; /* of all tokens */
+    return all - share * (all - fmin(all, 2 * seen / all));
+}
+
 /* Multiply-adds of a layer, for each token. */
 static double layer_products(const tx_model *m, int64_t s)
 {
     double h = (double)m->hidden, d = (double)m->head_dim;
     double qkv = (double)(m->n_heads + 2 * m->n_groups) * d, heads = (double)m->n_heads * d;
-    return h * (qkv + heads) + m->mlp_products + 2 * heads * (double)s; /* the last: q kᵀ, p v */
+    return h * (qkv + heads) + m->mlp_products + 2 * heads * tx_model_keys(m, s); /* the last: q kᵀ, p v */
 }
 
 double tx_model_flops(const tx_model *m, int64_t s, int64_t b)
 {
     if (m->sample_flops > 0) return 3 * m->sample_flops * (double)b;
     double tokens = (double)s * (double)b;
-    double attention = 2 * (double)(m->n_heads * m->head_dim) * (double)s, each = tx_model_weight_flops(m);
+    double attention = 2 * (double)(m->n_heads * m->head_dim) * tx_model_keys(m, s), each = tx_model_weight_flops(m);
     double weights = (double)m->n_layers * (layer_products(m, s) - attention) + m->head_products;
     if (!m->frozen) return 6 * tokens * ((double)m->n_layers * layer_products(m, s) + m->head_products);
     return tokens * (each * weights + 6 * (double)m->n_layers * attention);

@@ -34,10 +34,20 @@ bool tx_peft_is_transposed(const tx_hf_format *f)
     return !strcmp(f->model_type, "gpt2");
 }
 
+/* Whether the family has that matrix: others name theirs in another way, or have several in one. */
+static bool has_matrix(const tx_hf_format *f, const char *path)
+{
+    size_t n = strlen(path);
+    for (const tx_hf_name *row = f->layer; row->ours; row++)
+        if (!strncmp(row->theirs, path, n) && !strcmp(row->theirs + n, ".weight")) return true;
+    return false;
+}
+
 static const peft_row *row_of(const tx_hf_format *f, int target)
 {
     for (int i = 0; i < N_ROWS; i++)
-        if (rows[i].target == target && rows[i].gpt2 == tx_peft_is_transposed(f)) return &rows[i];
+        if (rows[i].target == target && rows[i].gpt2 == tx_peft_is_transposed(f) && has_matrix(f, rows[i].path))
+            return &rows[i];
     return NULL;
 }
 

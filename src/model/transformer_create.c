@@ -292,7 +292,7 @@ static double head_cost(const tx_model *m, int64_t s)
 {
     double h = (double)m->hidden, heads = (double)(m->n_heads * m->head_dim);
     double qkv = (double)((m->n_heads + 2 * m->n_groups) * m->head_dim);
-    return m->head_products / (h * (qkv + heads) + m->mlp_products + 2 * heads * (double)s);
+    return m->head_products / (h * (qkv + heads) + m->mlp_products + 2 * heads * tx_model_keys(m, s));
 }
 
 static void take_chunks(tx_model *m, const tx_config *cfg, const tx_grid *grid)
@@ -327,6 +327,13 @@ static void take_experts(tx_model *m, const tx_config *cfg)
     for (int64_t i = 1; i < m->n_layers && m->experts.n_experts == 1; i++) m->experts = tx_config_moe(cfg, i);
 }
 
+static int64_t n_windowed(const tx_config *cfg)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < cfg->num_layers; i++) n += tx_config_window(cfg, i) > 0;
+    return n;
+}
+
 static tx_model sizes_of(const tx_config *cfg, const tx_model_type *type, int64_t vocab_size, int64_t padded,
                          int64_t n_valid)
 {
@@ -341,9 +348,12 @@ static tx_model sizes_of(const tx_config *cfg, const tx_model_type *type, int64_
         .ffn = cfg->ffn_hidden_size,
         .mlp_in = tx_config_is_gated(cfg) ? 2 * cfg->ffn_hidden_size : cfg->ffn_hidden_size,
         .mlp_products = mlp_products(cfg),
+        .window = cfg->window_size,
+        .n_windowed = n_windowed(cfg),
         .frozen = cfg->lora_rank > 0,
         .max_positions = cfg->max_position_embeddings,
         .positions = tx_config_positions(cfg),
+        .lengths_matter = cfg->use_rotary_position_embeddings && cfg->rope_scaling_type == TX_ROPE_SCALING_DYNAMIC,
         .vocab_size = vocab_size,
         .vocab_padded = padded,
         .n_valid = n_valid,

@@ -100,6 +100,15 @@ static void add_adapters(terms *t, const tx_volume_sizes *z)
             z->adapters * 4);
 }
 
+/* Sums of rows of queries and of keys. */
+static void add_whole_norms(terms *t, const tx_volume_sizes *z)
+{
+    int64_t bs = z->whole_norms ? z->b * z->s * 4 : 0, m = 2 * z->n_micro;
+    add(t, TX_GROUP_TENSOR, TX_COMM_ALL_REDUCE, "2 b s a layer, norms of all heads, forward", m * z->n_layers, bs);
+    add(t, TX_GROUP_TENSOR, TX_COMM_ALL_REDUCE, "2 b s a layer, norms of all heads, backward", m * z->n_layers, bs);
+    add(t, TX_GROUP_TENSOR, TX_COMM_ALL_REDUCE, "2 b s a layer, norms of all heads, forward again", m * z->n_again, bs);
+}
+
 /* f and g of Megatron-LM. */
 static void add_all_reduces(terms *t, const tx_volume_sizes *z)
 {
@@ -109,6 +118,7 @@ static void add_all_reduces(terms *t, const tx_volume_sizes *z)
     add(t, TX_GROUP_TENSOR, op, "2 b s h a layer, backward", 2 * m * z->n_layers, bsh);
     add(t, TX_GROUP_TENSOR, op, "2 b s h a layer, forward again", 2 * m * z->n_again, bsh);
     add_adapters(t, z);
+    add_whole_norms(t, z);
     if (z->head_norms && !z->frozen)
         add(t, TX_GROUP_TENSOR, op, "gradients of a layer's 2 norms of heads", n_sums(z) * z->n_layers,
             z->head_norms * 4);
@@ -140,6 +150,7 @@ static void add_parts(terms *t, const tx_volume_sizes *z)
     int64_t bsh = z->b * z->s * z->h, m = z->n_micro, n = 2 * m * z->n_layers, again = 2 * m * z->n_again;
     const tx_comm_op gather = TX_COMM_ALL_GATHER, scatter = TX_COMM_REDUCE_SCATTER;
     add_norms(t, z);
+    add_whole_norms(t, z);
     add(t, TX_GROUP_TENSOR, scatter, "2 b s h a layer, forward", n, bsh * z->value);
     add(t, TX_GROUP_TENSOR, scatter, "2 b s h a layer, backward", n, bsh * z->value);
     add(t, TX_GROUP_TENSOR, scatter, "2 b s h a layer, forward again", again, bsh * z->value);
@@ -180,6 +191,9 @@ static void add_teacher(terms *t, const tx_volume_sizes *z)
             bsh / (z->sequence ? z->t : 1) * k->stream);
     if (z->t == 1) return;
     add(t, TX_GROUP_TENSOR, sum, "the teacher's 2 b s h a layer", n, bsh * k->value);
+    if (k->whole_norms)
+        add(t, TX_GROUP_TENSOR, TX_COMM_ALL_REDUCE, "the teacher's 2 b s a layer, norms of all heads", n,
+            z->b * z->s * 4);
     if (has_pre(z)) add(t, TX_GROUP_TENSOR, sum, "the teacher's b s h, embedding", m, bsh * k->words);
     if (z->sequence) add(t, TX_GROUP_TENSOR, TX_COMM_ALL_GATHER, "the teacher's 2 b s h a layer", n, bsh * k->value);
     if (z->sequence && has_post(z))

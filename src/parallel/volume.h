@@ -100,6 +100,7 @@ typedef struct tx_volume_teacher {
     int64_t h;                    /* 0: there is none */
     int64_t n_layers;             /* of the stage */
     int64_t value, stream, words; /* bytes of an activation; of numbers of its stream, and where words are looked up */
+    bool whole_norms;             /* as the student's */
 } tx_volume_teacher;
 
 /* What the formulas are about, on one rank. */
@@ -128,6 +129,7 @@ typedef struct tx_volume_sizes {
     bool frozen;        /* of all that is trained there are only adapters: */
     int64_t adapters;   /* parameters of a layer's whose gradients tensor ranks have parts of; 0: there are none */
     int64_t head_norms; /* of a layer's norms of queries and keys; 0: there are none */
+    bool whole_norms;   /* there are such of all heads at once, and so of all tensor ranks */
     bool positions;     /* are added after the embedding's norm */
     bool tied;
     int64_t head_rows, head_chunks; /* of a micro-batch: that logits are made of, in so many pieces */

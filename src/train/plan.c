@@ -432,6 +432,7 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
                                                 : 0,
         .last_norm = cfg->post_layernorm ? 0 : norm,
         .head_norms = cfg->qk_layernorm ? 2 * norm / m->hidden * m->head_dim : 0,
+        .whole_norms = cfg->qk_layernorm_whole,
         .frozen = cfg->lora_rank > 0,
         .adapters = adapters(m),
         .positions = cfg->embed_layernorm && cfg->add_position_embedding,
@@ -453,7 +454,8 @@ tx_volume_teacher tx__plan_teacher_volume(const tx_teacher *t)
     if (!t->m) return (tx_volume_teacher){ 0 };
     tx_volume_teacher v = { .h = t->m->hidden,
                             .value = (int64_t)tx_dtype_size(t->m->dtype),
-                            .stream = (int64_t)tx_dtype_size(t->m->stream) };
+                            .stream = (int64_t)tx_dtype_size(t->m->stream),
+                            .whole_norms = t->cfg->qk_layernorm_whole };
     v.words = t->cfg->embed_layernorm || t->cfg->post_layernorm ? v.value : v.stream;
     for (int k = 0; k < t->m->n_chunks; k++) v.n_layers += t->m->chunk[k].end - t->m->chunk[k].first;
     return v;

@@ -529,6 +529,33 @@ static void hugging_face_folders_go_round(void **state)
     tx_config_free(cfg);
 }
 
+/* Of a layer with a window twice the keys that its tokens see, and never more than all. */
+static void flops_count_windows(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *flags;
+        int window, n; /* layers that have it */
+    } said[] = { { "--window-size 3", 3, 2 },
+                 { "--window-size 3 --window-attn-skip-freq 2", 3, 1 },
+                 { "--window-size 1000", 1000, 2 } };
+    tx_config *cfg;
+    tx_engine *e = create(&cfg, "");
+    double plain = tx_model_flops(e->trainer->model, S, 5);
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+    for (int k = 0; k < 3; k++) {
+        double pairs = 0;
+        for (int i = 0; i < S; i++) pairs += i < said[k].window ? i + 1 : said[k].window + 1;
+        double less = 2 * pairs < S * S ? S * S - 2 * pairs : 0; /* pairs of a sample and layer */
+        e = create(&cfg, said[k].flags);
+        ASSERT_NEAR(tx_model_flops(e->trainer->model, S, 5), plain - 6 * 5 * said[k].n * 2 * 3 * 16 * less, 1,
+                    said[k].flags);
+        tx_engine_destroy(e);
+        tx_config_free(cfg);
+    }
+}
+
 /* Six operations for each multiply-add of a token: of all matrices, as the head too, and of q kᵀ and p v. */
 static void flops_count_the_matrices(void **state)
 {
@@ -851,6 +878,7 @@ int main(void)
         SCRATCH_TEST(another_shape_is_refused),
         SCRATCH_TEST(hugging_face_folders_go_round),
         cmocka_unit_test(flops_count_the_matrices),
+        cmocka_unit_test(flops_count_windows),
         SCRATCH_TEST(what_load_means),
         SCRATCH_TEST(saves_in_other_formats),
         cmocka_unit_test(gradients_that_are_not_finite),

@@ -82,8 +82,8 @@ static double compare_logits(tx_engine *e, const int32_t *tokens, const tx_safet
     return most;
 }
 
-/* The norm and some of the numbers of each gradient, over its norm; a gradient that is 0 but for rounding, as of keys'
- * biases, is compared with what it is the rounding of: the largest of all. */
+/* The norm and some of the numbers of each gradient, over its norm. One that is 0, of keys' biases, is rounding on both
+ * sides, and small beside the largest. */
 static double compare_gradients(const char *ours, const tx_safetensors *expected)
 {
     static float x[MAX_GRAD];
@@ -116,7 +116,8 @@ static double compare_gradients(const char *ours, const tx_safetensors *expected
                 double d = (double)x[k * every] - (double)want[k];
                 off += d * d;
             }
-            double unit = fmax(want_norm, 1e-3 * largest);
+            bool none = want_norm < 1e-12 * largest;
+            double unit = none ? largest : want_norm;
             double share = sqrt((double)m / (double)n);
             double worst = fmax(fabs(sqrt(norm) - want_norm) / unit, sqrt(off) / (unit * share));
             if (worst > 1e-5) print_message("%s: gradient %.3g off, of norm %.3g\n", t->name, worst, want_norm);

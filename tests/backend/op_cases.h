@@ -404,7 +404,7 @@ static void past(tx_ctx *c, const int64_t *p, results *o)
     qkv x = fused_qkv(RAND(V, s, b, groups, r + 2, d), s, b, groups, r, d);
     tx_tensor cache[2] = { RAND(V, slots, groups, max, d), RAND(V, slots, groups, max, d) }, at[2];
     for (int i = 0; i < 2; i++) at[i] = view4(cache[i], 0, max, slots, groups, d, d, groups * max * d, max * d);
-    tx_past sequences = { ZEROS(TX_I32, b), ZEROS(TX_I32, b) };
+    tx_past sequences = { .n = ZEROS(TX_I32, b), .slot = ZEROS(TX_I32, b) };
     for (int64_t i = 0; i < b; i++) {
         ((int32_t *)sequences.n.data)[i] = (int32_t)((i + 1) * (max - s) / b);
         ((int32_t *)sequences.slot.data)[i] = (int32_t)((slots - 1 - i) % slots);

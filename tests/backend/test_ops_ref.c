@@ -465,7 +465,7 @@ static void test_attention_past(void **state)
     tx_tensor v = RAND(t, MAX, SLOTS, G, D), new_k = RAND(t, S, B, G, D), new_v = RAND(t, S, B, G, D);
     tx_tensor old_k = ZEROS(t, MAX, SLOTS, G, D);
     memcpy(old_k.data, k.data, (size_t)tx_numel(k) * sizeof(double));
-    tx_past past = { ZEROS(TX_I32, B), ZEROS(TX_I32, B) };
+    tx_past past = { .n = ZEROS(TX_I32, B), .slot = ZEROS(TX_I32, B) };
     memcpy(past.n.data, n_past, sizeof n_past);
     memcpy(past.slot.data, slot, sizeof slot);
     RUN(&ctx, cache_append, .k_cache = k, .v_cache = v, .k = new_k, .v = new_v, .past = past);

@@ -98,7 +98,7 @@ static void costs_of_attention(void)
     COSTS(attention_fwd, ATTENTION, 2 * 2 * (2 * 15 - 12) * head / 2, 4 * (2 * size + 2 * k_size), .o = q, .q = q,
           .k = k, .v = k, .causal = true, .first_key = first_key);
     int32_t n_past[2] = { 3, 0 }, slot[2] = { 5, 1 }; /* a cache of 6 slots: 8 and 5 keys */
-    tx_past past = { tx_tensor1(n_past, TX_I32, 2), tx_tensor1(slot, TX_I32, 2) };
+    tx_past past = { .n = tx_tensor1(n_past, TX_I32, 2), .slot = tx_tensor1(slot, TX_I32, 2) };
     tx_tensor cache = F32(20, 6, 2, 4);
     COSTS(attention_fwd, ATTENTION, 2 * 2 * (2 * 15 + 5 * 3) * head / 2, 4 * (2 * size + 2 * (8 + 5) * 8), .o = q,
           .q = q, .k = cache, .v = cache, .causal = true, .past = past);

@@ -144,6 +144,10 @@ for line in 'iteration +1' 'hidden_size +16' 'model.embedding.word_embeddings.we
 done
 ok inspect "$data/golden/gpt2" --verify
 grep -q '^total parameters: 136960$' out || die "$(cat out)"
+grep -q '^family: gpt2, a GPT with the options that follow$' out || die "$(cat out)"
+ok inspect "$data/families/gemma2"
+grep -q '^family: gemma2, a GPT with the options that follow$' out || die "$(cat out)"
+grep -qE '^ *norm_placement +"both"$' out || die "$(cat out)"
 grep -q 'transformer.wte.weight  *F32\[512,64\]' out || die "$(cat out)"
 grep -q 'verified: 136960 of 136960 numbers' out || die "$(cat out)"
 ok inspect "$data/golden/gpt2/model.safetensors"
@@ -152,6 +156,10 @@ cp "$data/golden/gpt2/config.json" hf
 cp "$data/golden/gpt2/model.safetensors" hf
 printf '\0\0\200\177' | dd of=hf/model.safetensors bs=1 seek=$(($(stat -c %s hf/model.safetensors) - 4)) conv=notrunc status=none
 ok inspect hf
+sed 's/"model_type": "gpt2"/"model_type": "rwkv"/' "$data/golden/gpt2/config.json" >hf/config.json
+ok inspect hf
+grep -q '^family: none that can be loaded: config.json: model_type "rwkv" is not built yet' out || die "$(cat out)"
+cp "$data/golden/gpt2/config.json" hf
 refused "1 of 136960 numbers are not finite" inspect hf --verify
 
 # damage: every block of every shard, with the tensors that lie there; a manifest's field by its name

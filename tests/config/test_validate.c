@@ -214,8 +214,6 @@ static const struct broken {
       "--end-weight-decay 0.1 is less than --start-weight-decay 0.5" },
     { "pretrain-gpt", GOOD "--log-optimizer-states-to-tensorboard --optimizer sgd",
       "--log-optimizer-states-to-tensorboard shows what Adam holds: not with --optimizer sgd" },
-    { "pretrain-gpt", GOOD "--apply-layernorm-1p --normalization rmsnorm",
-      "--apply-layernorm-1p is for layer normalisation: leave it out with --normalization rmsnorm" },
     { "pretrain-gpt", GOOD "--optimizer adafactor --zero-stage 1 --offload-optimizer cpu",
       "--optimizer adafactor sums rows and columns of matrices where layers compute: not with --offload-optimizer or "
       "--offload-param; its state is small" },

@@ -408,6 +408,52 @@ static void alibi(void **state)
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) goes_through(&of, &list[i]);
 }
 
+/* Rotary positions in words of Megatron Core come back; others have none. */
+static void rotary(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *flags, *why; /* NULL: it is written */
+    } list[] = { { LLAMA "--use-rope-scaling --no-rope-freq 2 --rotary-interleaved ", NULL },
+                 { LLAMA "--rope-scaling-type yarn --rope-scaling-factor 4 --mscale 0.5 --no-rope-freq [0,1] ", NULL },
+                 { LLAMA "--rope-scaling-type linear --rope-scaling-factor 2 ", NULL },
+                 { LLAMA "--rope-scaling-type linear --rope-scaling-factor 2.5 ", "no whole number" },
+                 { LLAMA "--rope-scaling-type dynamic --rope-scaling-factor 2 ", "--rope-scaling-type dynamic" },
+                 { LLAMA "--use-rope-scaling --rope-original-positions 4096 ", "--rope-original-positions 8192" },
+                 { LLAMA "--qk-layernorm-whole ", "--qk-layernorm-whole" } };
+    static const char *const fields[] = { "rope_scaling_type", "rope_scaling_factor", "rope_original_positions",
+                                          "yarn_mscale",       "rotary_interleaved",  "no_rope_freq" };
+    const layout l = { &tx_sink_megatron, 1, 1, 1, 0, false, true, TX_ST_F32 };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        const family of = { "pretrain-gpt", list[i].flags };
+        fixture f;
+        tx_source back;
+        json_t *got;
+        make_checkpoint(&of);
+        if (!list[i].why) goes_through(&of, &l);
+        open_fixture(&f, &of, 1);
+        tx_conversion c = conversion(&f, &l, in_scratch("out"));
+        if (list[i].why) {
+            ASSERT_FAILS(l.to->write(&c), TX_ERR_UNSUPPORTED, list[i].why);
+            assert_false(tx_path_exists(c.out));
+            close_fixture(&f);
+            continue;
+        }
+        ASSERT_OK(l.to->write(&c));
+        tx_free(c.whole);
+        ASSERT_OK(tx_source_open(&back, c.out, &tx_source_megatron, &tx_comm_self));
+        ASSERT_OK(back.type->options(&back, f.options, &got));
+        for (size_t k = 0; k < sizeof fields / sizeof *fields; k++)
+            if (!json_equal(json_object_get(got, fields[k]), json_object_get(f.options, fields[k])) &&
+                (json_object_get(got, fields[k]) || !json_is_null(json_object_get(f.options, fields[k]))))
+                fail_msg("%s: option %s differs", list[i].flags, fields[k]);
+        json_decref(got);
+        tx_source_close(&back);
+        close_fixture(&f);
+        ASSERT_OK(tx_remove_tree(in_scratch("out")));
+    }
+}
+
 /* Pre-LayerNorm, which upstream's programs have; DeepSpeed's without its pipeline engine. */
 static void bert_layouts(const char *flags)
 {
@@ -528,25 +574,45 @@ static void experts_in_some_layers(void **state)
     }
 }
 
-/* The original's order of layers is Hugging Face's and not Megatron's. */
-static void post_layernorm(void **state)
+/* What native checkpoints have, and the formats of Megatron and DeepSpeed not: the flag is named. */
+static void native_alone(const family *of, const char *flag)
 {
-    (void)state;
-    const family of = { "pretrain-bert", "--post-layernorm " };
     const layout list[] = { { &tx_sink_native, 1, 1, 1, 0, false, true, TX_ST_F32 },
                             { &tx_sink_megatron, 1, 1, 1, 0, false, true, TX_ST_F32 },
                             { &tx_sink_deepspeed, 1, 1, 1, 1, false, true, TX_ST_F32 },
                             { &tx_sink_universal, 1, 1, 1, 0, false, true, TX_ST_F32 } };
     fixture f;
-    make_checkpoint(&of);
-    goes_through(&of, &list[0]);
-    open_fixture(&f, &of, 1);
+    make_checkpoint(of);
+    goes_through(of, &list[0]);
+    open_fixture(&f, of, 1);
     for (size_t i = 1; i < sizeof list / sizeof *list; i++) {
         tx_conversion c = conversion(&f, &list[i], in_scratch("out"));
-        ASSERT_FAILS(list[i].to->write(&c), TX_ERR_UNSUPPORTED, "--post-layernorm");
+        ASSERT_FAILS(list[i].to->write(&c), TX_ERR_UNSUPPORTED, flag);
         assert_false(tx_path_exists(c.out));
     }
     close_fixture(&f);
+}
+
+/* The original's order of layers is Hugging Face's and not Megatron's. */
+static void post_layernorm(void **state)
+{
+    (void)state;
+    const family of = { "pretrain-bert", "--post-layernorm " };
+    native_alone(&of, "--post-layernorm");
+}
+
+static void other_attention(void **state)
+{
+    (void)state;
+    static const family of[] = { { "pretrain-gpt",
+                                   "--window-size 3 --window-attn-skip-freq 2 --softmax-type learnable " },
+                                 { "pretrain-gpt", "--softmax-type learnable --attention-scale 0.3 " },
+                                 { "pretrain-gpt", "--attention-logit-softcap 5 " } };
+    static const char *const flag[] = { "--window-size", "--softmax-type", "--attention-logit-softcap" };
+    for (int i = 0; i < 3; i++) {
+        native_alone(&of[i], flag[i]);
+        ASSERT_OK(tx_remove_tree(in_scratch("out")));
+    }
 }
 
 /* fp16's scale, and how long it has not moved. */
@@ -665,6 +731,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SCRATCH_TEST(gpt2),
         SCRATCH_TEST(llama),
+        SCRATCH_TEST(rotary),
         SCRATCH_TEST(alibi),
         SCRATCH_TEST(experts),
         SCRATCH_TEST(lost_experts),
@@ -675,6 +742,7 @@ int main(void)
         SCRATCH_TEST(bert_of_one_segment),
         SCRATCH_TEST(bert_to_huggingface),
         SCRATCH_TEST(post_layernorm),
+        SCRATCH_TEST(other_attention),
         SCRATCH_TEST(release),
         SCRATCH_TEST(failures),
         SCRATCH_TEST(no_memory),

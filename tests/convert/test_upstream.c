@@ -319,13 +319,80 @@ static void schedules(void **state)
     tx_py_arena_destroy(a);
 }
 
+/* Args that Megatron Core's program would have written. */
+static json_t *options_of(const tx_py *args)
+{
+    json_t *all = json_object(), *out;
+    static const char *const kept[] = { "rope_scaling_type", "rope_scaling_factor", "rope_original_positions",
+                                        "yarn_beta_fast",    "rotary_interleaved",  "no_rope_freq" };
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) json_object_set_new(all, kept[i], json_null());
+    ASSERT_OK(tx__args_to_options(args, "GPT", all, "f.pt", &out));
+    json_decref(all);
+    return out;
+}
+
+static double number_in(const json_t *o, const char *field)
+{
+    return json_number_value(json_object_get(o, field));
+}
+
+static void scaled_positions(void **state)
+{
+    (void)state;
+    tx_py_arena *a;
+    ASSERT_OK(tx_py_arena_create(&a));
+    tx_py *args = tx_py_set(a, tx_py_dict(a), "num_layers", tx_py_of_int(a, 4));
+    tx_py_set(a, args, "position_embedding_type", tx_py_of_str(a, "rope"));
+    tx_py_set(a, args, "rope_scaling_factor", tx_py_of_float(a, 8));
+    tx_py_set(a, args, "rotary_scaling_factor", tx_py_of_float(a, 1));
+    tx_py_set(a, args, "use_rope_scaling", tx_py_of_bool(a, false));
+    tx_py_set(a, args, "rotary_seq_len_interpolation_factor", tx_py_none(a));
+    tx_py_set(a, args, "no_rope_freq", tx_py_none(a));
+    tx_py_set(a, args, "rotary_interleaved", tx_py_of_bool(a, true));
+    json_t *o = options_of(args); /* nothing is scaled */
+    assert_null(json_object_get(o, "rope_scaling_type"));
+    assert_null(json_object_get(o, "rope_scaling_factor"));
+    assert_null(json_object_get(o, "no_rope_freq"));
+    assert_true(json_is_true(json_object_get(o, "rotary_interleaved")));
+    json_decref(o);
+    tx_py_set(a, args, "rotary_seq_len_interpolation_factor", tx_py_of_int(a, 2));
+    tx_py_set(a, args, "no_rope_freq", tx_py_of_int(a, 4));
+    o = options_of(args);
+    assert_string_equal(json_string_value(json_object_get(o, "rope_scaling_type")), "linear");
+    assert_string_equal(json_string_value(json_object_get(o, "no_rope_freq")), "4");
+    assert_true(number_in(o, "rope_scaling_factor") == 2);
+    json_decref(o);
+    tx_py *list = tx_py_list(a);
+    for (int i = 0; i < 4; i++) tx_py_append(a, list, tx_py_of_int(a, i == 2));
+    tx_py_set(a, args, "no_rope_freq", list);
+    tx_py_set(a, args, "use_rope_scaling", tx_py_of_bool(a, true));
+    tx_py_set(a, args, "rotary_seq_len_interpolation_factor", tx_py_none(a));
+    o = options_of(args);
+    assert_string_equal(json_string_value(json_object_get(o, "rope_scaling_type")), "llama3");
+    assert_string_equal(json_string_value(json_object_get(o, "no_rope_freq")), "[0,0,1,0]");
+    assert_true(number_in(o, "rope_scaling_factor") == 8);
+    json_decref(o);
+    tx_py_set(a, args, "position_embedding_type", tx_py_of_str(a, "yarn"));
+    tx_py_set(a, args, "rotary_scaling_factor", tx_py_of_float(a, 40));
+    tx_py_set(a, args, "yarn_original_max_position_embeddings", tx_py_of_int(a, 512));
+    tx_py_set(a, args, "mscale", tx_py_of_float(a, 0.7));
+    o = options_of(args);
+    assert_string_equal(json_string_value(json_object_get(o, "rope_scaling_type")), "yarn");
+    assert_true(json_is_true(json_object_get(o, "use_rotary_position_embeddings")));
+    assert_true(number_in(o, "rope_scaling_factor") == 40 && number_in(o, "rope_original_positions") == 512);
+    assert_true(number_in(o, "yarn_mscale") == 0.7);
+    json_decref(o);
+    tx_py_arena_destroy(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(many_names),   cmocka_unit_test(deepspeed), cmocka_unit_test(universal),
-        cmocka_unit_test(megatron),     cmocka_unit_test(bert),      SCRATCH_TEST(bert_goes_on),
-        cmocka_unit_test(old_versions), cmocka_unit_test(schedules), SCRATCH_TEST(release),
-        SCRATCH_TEST(incomplete),       cmocka_unit_test(onebit),    SCRATCH_TEST(all_rows_are_tokens),
+        cmocka_unit_test(many_names),       cmocka_unit_test(deepspeed), cmocka_unit_test(universal),
+        cmocka_unit_test(megatron),         cmocka_unit_test(bert),      SCRATCH_TEST(bert_goes_on),
+        cmocka_unit_test(old_versions),     cmocka_unit_test(schedules), SCRATCH_TEST(release),
+        SCRATCH_TEST(incomplete),           cmocka_unit_test(onebit),    SCRATCH_TEST(all_rows_are_tokens),
+        cmocka_unit_test(scaled_positions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,6 +18,7 @@
     MODEL_SIZES "--normalization rmsnorm --swiglu --ffn-hidden-size 48 --disable-bias-linear " \
                 "--use-rotary-position-embeddings --untie-embeddings-and-output-weights "      \
                 "--no-position-embedding --num-key-value-heads 2 --kv-channels 12 "
+#define LIKE_DYNAMIC LIKE_LLAMA "--rope-scaling-type dynamic --rope-scaling-factor 3 --rope-original-positions 64 "
 #define LIKE_OLMO                                                                              \
     MODEL_SIZES "--normalization rmsnorm --swiglu --ffn-hidden-size 48 --disable-bias-linear " \
                 "--use-rotary-position-embeddings --untie-embeddings-and-output-weights "      \

@@ -276,6 +276,33 @@ static void rotary_positions_go_on(void **state)
     close_rig(&r);
 }
 
+/* Dynamic NTK: all pieces of a prompt are turned as its whole length has it, and short ones as without it. */
+static void lengths_that_matter(void **state)
+{
+    (void)state;
+    rig r = open_rig(LIKE_DYNAMIC, 2, 7), plain = open_rig(LIKE_LLAMA, 1, 0);
+    assert_true(tx_decoder_keeps_keys(plain.d) && !tx_decoder_keeps_keys(r.d));
+    float *want = whole(&r, 0, N - 1), *of_plain = whole(&plain, 0, N - 1);
+    assert_forward(&r, want, N);
+    assert_true(same_logits(want + (N - 2) * VOCAB, of_plain + (N - 2) * VOCAB, "long") != TX_OK);
+    int32_t token[N];
+    kept_logits got = { .row = rows(N), .first = 50 };
+    text_of(0, token, N);
+    tx_decoder_expect(r.d, 1, N - 1);
+    ASSERT_OK(tx_decoder_append(r.d, 1, token, 50, NULL));
+    ASSERT_OK(tx_decoder_append(r.d, 1, token + 50, N - 51, &(tx_logits_wanted){ 50, keep_logits, &got }));
+    for (int64_t i = 50; i < N - 1; i++)
+        ASSERT_OK(same_logits(got.row + (i - 50) * VOCAB, want + i * VOCAB, "in two calls"));
+    free(want);
+    free(got.row);
+    want = whole(&r, 0, 64);
+    for (int64_t i = 0; i < 64; i++) ASSERT_OK(same_logits(want + i * VOCAB, of_plain + i * VOCAB, "short"));
+    free(want);
+    free(of_plain);
+    close_rig(&r);
+    close_rig(&plain);
+}
+
 /* Experts that have room for few tokens when they are trained take all of a text that goes on, and draw none. */
 static void generation_drops_nothing(void **state)
 {
@@ -317,7 +344,7 @@ int main(void)
         cmocka_unit_test(steps_of_many_are_each_alone), cmocka_unit_test(the_same_calls_have_the_same_bits),
         cmocka_unit_test(copies_go_their_own_ways),     cmocka_unit_test(errors_leave_the_decoder_usable),
         cmocka_unit_test(rotary_positions_go_on),       cmocka_unit_test(calls_allocate_nothing),
-        cmocka_unit_test(generation_drops_nothing),
+        cmocka_unit_test(generation_drops_nothing),     cmocka_unit_test(lengths_that_matter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,6 +82,33 @@ static void layers_without_rotation(void **state)
     }
 }
 
+/* Gemma 3's and OLMo 3's layers. */
+static void layers_with_a_window(void **state)
+{
+    (void)state;
+    tx_config *cfg = options("--window-size 4 --window-attn-skip-freq 2 --rope-base 1e6 --window-rotary-base 100 "
+                             "--rope-scaling-type yarn --rope-scaling-factor 8");
+    double *frequency;
+    ASSERT_OK(tx_rotary_create(&frequency, cfg));
+    for (int64_t layer = 0; layer < 4; layer++) {
+        tx_attention w = { .layer = 1 };
+        tx_rotary_set(&w, frequency, cfg, layer);
+        bool windowed = layer % 2 == 0;
+        ASSERT_NEAR(w.rope_theta, windowed ? 100 : 1e6, 0, "base");
+        ASSERT_NEAR(w.rope_frequency[1], windowed ? pow(100, -0.25) : frequency[1], 1e-15, "frequency");
+        assert_true(windowed == (w.rope_scale <= 1));
+    }
+    tx_free(frequency);
+    tx_config_free(cfg);
+    cfg = options("--window-size 4 --window-attn-skip-freq 2 --rope-scaling-type linear --rope-scaling-factor 8");
+    ASSERT_OK(tx_rotary_create(&frequency, cfg));
+    tx_attention w = { .layer = 1 };
+    tx_rotary_set(&w, frequency, cfg, 0);
+    ASSERT_NEAR(w.rope_frequency[0], 0.125, 1e-15, "frequency");
+    tx_free(frequency);
+    tx_config_free(cfg);
+}
+
 static void what_a_head_has_no_room_for(void **state)
 {
     (void)state;
@@ -100,6 +127,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frequencies_are_those_of_transformers),
         cmocka_unit_test(layers_without_rotation),
+        cmocka_unit_test(layers_with_a_window),
         cmocka_unit_test(what_a_head_has_no_room_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,7 +100,8 @@ static const axis_choice model_choices[] = {
                  "--normalization rmsnorm --use-rotary-position-embeddings --swiglu" },
     { "whole-norm", "--num-attention-heads 8 --num-key-value-heads 4 --qk-layernorm-whole --normalization rmsnorm "
                     "--disable-bias-linear --use-rotary-position-embeddings --rope-scaling-type yarn "
-                    "--rope-scaling-factor 4 --rope-original-positions 8 --no-rope-freq 2" },
+                    "--rope-scaling-factor 4 --rope-original-positions 8 --no-rope-freq 2 --window-size 5 "
+                    "--window-attn-skip-freq 2 --window-rotary-base 100" },
     { "neighbours",
       "--num-attention-heads 4 --use-rotary-position-embeddings --rotary-interleaved --rotary-percent 0.5 "
       "--rope-scaling-type dynamic --rope-scaling-factor 2 --rope-original-positions 8" },

@@ -66,8 +66,8 @@ MODELS = {
                             decoder_sparse_step=2, mlp_only_layers=[0]), {}),
 }
 REFUSED = {
-    "mixtral": ({"sliding_window": 16}, "sliding_window"),
-    "qwen2-moe": ({"use_sliding_window": True}, "use_sliding_window"),
+    "mixtral": ({"sliding_window": "16"}, "sliding_window"),
+    "qwen2-moe": ({"use_sliding_window": 1}, "use_sliding_window"),
     "qwen2-moe-some": ({"mlp_only_layers": 1}, '"mlp_only_layers" must be a list of numbers of layers'),
     "qwen2-moe-window": ({"qkv_bias": False}, "qkv_bias"),
     "qwen3-moe": ({"attention_bias": True}, "attention_bias"),

@@ -17,6 +17,7 @@ enum { MAX_RANKS = 8, VOCAB = 300, S = 16 };
 #define LLAMA                                                                                   \
     " --swiglu --normalization rmsnorm --disable-bias-linear --use-rotary-position-embeddings " \
     "--untie-embeddings-and-output-weights"
+#define WHOLE " --qk-layernorm-whole"
 #define EP(n) " --expert-model-parallel-size " #n
 #define EXPERTS                                                                                     \
     " --num-experts 4 --moe-router-topk 2 --moe-ffn-hidden-size 32 --swiglu --disable-bias-linear " \
@@ -54,6 +55,8 @@ static const char *const layouts[] = {
     "--world-size 8 --sequence-parallel" TP(2) PP(2),
     "--world-size 8 --bf16" TP(2) PP(2) LLAMA,
     "--world-size 4 --sequence-parallel" TP(2) PP(2) LLAMA,
+    "--world-size 4" TP(2) LLAMA WHOLE,
+    "--world-size 4 --sequence-parallel" TP(2) PP(2) LLAMA WHOLE FULL "block --recompute-num-layers 1",
     /* norms of tensors */
     "--world-size 2 --optimizer lamb" TP(2),
     "--world-size 2 --optimizer lamb",

@@ -258,7 +258,7 @@ tx_status tx__cpu_rope(tx_ctx *c, const tx_rope_args *a, void *scratch)
         double for_length = 0, scale = a->scale > 0 ? a->scale : 1;
         for (int64_t i = r.lo * b; i < r.hi * b; i++) {
             int64_t first = a->past.n.data ? ((const int32_t *)a->past.n.data)[i % b] : a->first;
-            double longer = tx_rope_longer(a, first + s);
+            double longer = tx_rope_longer(a, tx_rope_length(a, first, i % b));
             for (int64_t j = 0; j < half && longer != for_length; j++) frequency[j] = tx_rope_frequency(a, j, longer);
             for_length = longer;
             for (int64_t j = 0; j < half; j++) {

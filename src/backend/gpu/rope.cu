@@ -6,7 +6,7 @@ struct rope_numbers {
     int64_t half, first, grows_from;
     double scale, grows_by;
     bool inverse, interleaved;
-    const int32_t *past, *position; /* or NULL */
+    const int32_t *past, *end, *position; /* or NULL */
     double frequency[TX_MAX_ROT / 2];
 };
 
@@ -20,8 +20,9 @@ template <class T> __global__ void rope_kernel(T *x, rope_numbers n)
         int64_t first = n.past ? n.past[i_b] : n.first;
         double at = (double)(n.position ? n.position[i_s * n.dim[1] + i_b] : first + i_s), sine, cosine;
         double angle = at * n.frequency[k];
-        if (n.grows_by > 0 && n.half > 1 && first + n.dim[0] > n.grows_from) {
-            double longer = n.grows_by * (double)(first + n.dim[0]) / (double)n.grows_from - n.grows_by + 1;
+        int64_t length = n.end ? n.end[i_b] : first + n.dim[0];
+        if (n.grows_by > 0 && n.half > 1 && length > n.grows_from) {
+            double longer = n.grows_by * (double)length / (double)n.grows_from - n.grows_by + 1;
             angle *= pow(longer, -(double)k / (double)(n.half - 1));
         }
         sincos(angle, &sine, &cosine);
@@ -52,6 +53,7 @@ TX_GPU_ROW tx_status tx__gpu_rope(tx_ctx *c, const tx_rope_args *a, void *scratc
     n.interleaved = a->interleaved;
     for (int64_t i = 0; i < n.half; i++) n.frequency[i] = tx_rope_frequency(a, i, 1);
     n.past = (const int32_t *)a->past.n.data;
+    n.end = n.past ? (const int32_t *)a->past.end.data : NULL;
     n.position = (const int32_t *)a->position.data;
     int64_t pairs = n.dim[0] * n.dim[1] * n.half;
     GPU_FLOAT(a->x.dtype, T,

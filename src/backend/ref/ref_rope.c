@@ -10,7 +10,7 @@ tx_status tx__ref_rope(tx_ctx *c, const tx_rope_args *a, void *scratch)
     for (int64_t row = 0; row < rows; row++) {
         int64_t at = tx_row_offset(a->x, row), i_b = row % each / (a->x.dim[2] * a->x.dim[3]);
         int64_t first = a->past.n.data ? ((const int32_t *)a->past.n.data)[i_b] : a->first;
-        double longer = tx_rope_longer(a, first + a->x.dim[0]);
+        double longer = tx_rope_longer(a, tx_rope_length(a, first, i_b));
         for (int64_t i = 0; i < half; i++) {
             int64_t position = a->position.data ? ((const int32_t *)a->position.data)[row / each * a->x.dim[1] + i_b]
                                                 : first + row / each;

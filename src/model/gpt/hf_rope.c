@@ -99,8 +99,11 @@ static tx_status read_scaling(json_t *o, const json_t *config, const json_t *rop
                            is->theirs);
         if (is_whole(is->number[i].option) && x == 0) /* theirs is what the model was made for */
             x = json_number_value(json_object_get(config, "max_position_embeddings"));
+        bool whole = is_whole(is->number[i].option);
         TX_TRY(tx_hf_put(o, is->number[i].option,
-                         is_whole(is->number[i].option) ? json_integer((json_int_t)x) : json_real(x)));
+                         x == 0  ? json_null()
+                         : whole ? json_integer((json_int_t)x)
+                                 : json_real(x)));
     }
     return TX_OK;
 }

@@ -1,5 +1,6 @@
 /* moe_hf.c - Hugging Face's models of experts: MixtralForCausalLM, a Llama with experts, Qwen2MoeForCausalLM and
- * Qwen3MoeForCausalLM, which are to Qwen2 and Qwen3 what Mixtral is to Llama; the first has a shared expert, too.
+ * Qwen3MoeForCausalLM, which are to Qwen2 and Qwen3 what Mixtral is to Llama, of which the first has a shared expert, too;
+ * OlmoeForCausalLM.
  *
  *  Qwen's may have layers without experts, which are then as those of Qwen2 and Qwen3.
  *  All have a softmax over all experts, of which a token takes the k largest; divided by their sum (always in Mixtral,
@@ -164,6 +165,25 @@ static const tx_hf_key qwen3_keys[] = {
     TX_HF_END,
 };
 
+/* Queries and keys are normalised all heads at once; an expert is as wide as the others' MLP. */
+static const tx_hf_key olmoe_keys[] = {
+    TX__LLAMA_SIZES,
+    TX__GROUPS,
+    TX__TURNED,
+    TX__RMSNORM("1e-5"),
+    TX__SWIGLU,
+    TX__TIED("false"),
+    TX__ROPE,
+    TX__NO_TOKENS,
+    TX_HF_BY("num_experts", read_either, write_own),
+    K,
+    SUMMED,
+    TX_HF_IS("qk_layernorm_whole", "true"),
+    TX_HF_MUST("attention_bias", "false"),
+    TX_HF_MUST("clip_qkv", "null"),
+    TX_HF_END,
+};
+
 static tx_status more(json_t *config, const tx_model *m)
 {
     return tx_hf_say(config, "router_aux_loss_coef", json_real(m->experts.aux_coeff));
@@ -171,7 +191,7 @@ static tx_status more(json_t *config, const tx_model *m)
 
 /* ---- the formats ---- */
 
-extern const tx_hf_format tx_hf_mixtral, tx_hf_qwen2_moe, tx_hf_qwen3_moe; /* hf_format.c lists them */
+extern const tx_hf_format tx_hf_mixtral, tx_hf_qwen2_moe, tx_hf_qwen3_moe, tx_hf_olmoe; /* hf_format.c lists them */
 const tx_hf_format tx_hf_mixtral = { .model_type = "mixtral",
                                      .architecture = "MixtralForCausalLM",
                                      TX__LLAMA_FORMAT,
@@ -190,3 +210,9 @@ const tx_hf_format tx_hf_qwen3_moe = { .model_type = "qwen3_moe",
                                        .layer = qwen_layer,
                                        .keys = qwen3_keys,
                                        .more = more };
+const tx_hf_format tx_hf_olmoe = { .model_type = "olmoe",
+                                   .architecture = "OlmoeForCausalLM",
+                                   TX__LLAMA_FORMAT,
+                                   .layer = qwen_layer,
+                                   .keys = olmoe_keys,
+                                   .more = more };

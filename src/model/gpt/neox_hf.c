@@ -150,7 +150,7 @@ static const tx_hf_key phi_keys[] = {
 
 /* The old decoder has a key and value for all heads (multi_query), or one a head; the new one groups, and one norm or
  * two. */
-static tx_status read_falcon(json_t *o, const json_t *config)
+static tx_status read_falcon(json_t *o, const json_t *config, bool two)
 {
     bool renewed, shared, parallel;
     int64_t groups, norms;
@@ -166,7 +166,21 @@ static tx_status read_falcon(json_t *o, const json_t *config)
                        (long long)norms, renewed ? "true" : "false", parallel ? "true" : "false");
     if (!renewed) groups = shared ? 1 : tx_hf_size(o, "num_attention_heads");
     TX_TRY(tx_hf_put(o, "num_key_value_heads", json_integer(groups)));
-    return tx_hf_put(o, "parallel_residual", json_string(!parallel ? "none" : norms == 2 ? "two_norms" : "one_norm"));
+    if (two != (parallel && norms == 2))
+        return TX_FAIL(TX_ERR_FORMAT, "config.json: \"num_ln_in_parallel_attn\" and the files' tensors (%s) are of "
+                                      "different falcons",
+                       two ? "ln_attn" : "input_layernorm");
+    return tx_hf_put(o, "parallel_residual", json_string(!parallel ? "none" : two ? "two_norms" : "one_norm"));
+}
+
+static tx_status read_falcon_one(json_t *o, const json_t *config)
+{
+    return read_falcon(o, config, false);
+}
+
+static tx_status read_falcon_two(json_t *o, const json_t *config)
+{
+    return read_falcon(o, config, true);
 }
 
 static tx_status write_falcon(json_t *config, const json_t *o)
@@ -202,27 +216,34 @@ static tx_status write_reach(json_t *config, const json_t *o)
 }
 
 /* ALiBi is divided by the root of a head's width there, and its slopes are rounded to bf16. */
+#define FALCON \
+    { .kind = TX_HF_SIZE, .option = "num_layers", .theirs = "num_hidden_layers", .also = "n_layer" }, \
+    { .kind = TX_HF_SIZE, .option = "hidden_size", .theirs = "hidden_size", .also = "n_embed" }, \
+    { .kind = TX_HF_SIZE, .option = "num_attention_heads", .theirs = "num_attention_heads", .also = "n_head" }, \
+    TX_HF_COUNT_OR("ffn_hidden_size", "ffn_hidden_size"), \
+    TX_HF_BY("max_position_embeddings", read_reach, write_reach), \
+    TX__TURNED, \
+    TX__LAYERNORM("layer_norm_epsilon", "1e-5"), \
+    TX_HF_ONE_OF("activation", tx__hf_activations, "gelu"), \
+    TX_HF_ONE_OF("bias", biases, "false"), \
+    TX_HF_MUST("alibi", "false"), \
+    TX__TIED("true"), \
+    TX_HF_ANY("multi_query"), \
+    TX_HF_ANY("parallel_attn"), \
+    TX_HF_ANY("num_kv_heads"), \
+    TX_HF_ANY("n_head_kv"), \
+    TX_HF_ANY("num_ln_in_parallel_attn"), \
+    TX__ROPE, \
+    TX_HF_MUST("apply_residual_connection_post_layernorm", "false"), \
+    TX__NO_TOKENS
 static const tx_hf_key falcon_keys[] = {
-    { .kind = TX_HF_SIZE, .option = "num_layers", .theirs = "num_hidden_layers", .also = "n_layer" },
-    { .kind = TX_HF_SIZE, .option = "hidden_size", .theirs = "hidden_size", .also = "n_embed" },
-    { .kind = TX_HF_SIZE, .option = "num_attention_heads", .theirs = "num_attention_heads", .also = "n_head" },
-    TX_HF_COUNT_OR("ffn_hidden_size", "ffn_hidden_size"),
-    TX_HF_BY("max_position_embeddings", read_reach, write_reach),
-    TX__TURNED,
-    TX__LAYERNORM("layer_norm_epsilon", "1e-5"),
-    TX_HF_ONE_OF("activation", tx__hf_activations, "gelu"),
-    TX_HF_ONE_OF("bias", biases, "false"),
-    TX_HF_MUST("alibi", "false"),
-    TX__TIED("true"),
-    TX_HF_BY("new_decoder_architecture", read_falcon, write_falcon),
-    TX_HF_ANY("multi_query"),
-    TX_HF_ANY("parallel_attn"),
-    TX_HF_ANY("num_kv_heads"),
-    TX_HF_ANY("n_head_kv"),
-    TX_HF_ANY("num_ln_in_parallel_attn"),
-    TX__ROPE,
-    TX_HF_MUST("apply_residual_connection_post_layernorm", "false"),
-    TX__NO_TOKENS,
+    FALCON,
+    TX_HF_BY("new_decoder_architecture", read_falcon_one, write_falcon),
+    TX_HF_END,
+};
+static const tx_hf_key falcon_two_keys[] = {
+    FALCON,
+    TX_HF_BY("new_decoder_architecture", read_falcon_two, write_falcon),
     TX_HF_END,
 };
 
@@ -242,5 +263,5 @@ const tx_hf_format tx_hf_phi = { FORMAT("phi", "Phi", "model.", "layers", phi_to
 const tx_hf_format tx_hf_falcon = { FORMAT("falcon", "Falcon", "transformer.", "h", falcon_top, falcon_layer,
                                            falcon_keys) };
 const tx_hf_format tx_hf_falcon_two = { FORMAT("falcon", "Falcon", "transformer.", "h", falcon_top, falcon_two_layer,
-                                               falcon_keys),
+                                               falcon_two_keys),
                                         .sign = "transformer.h.0.ln_attn.weight" };
