@@ -74,10 +74,12 @@ unsigned tx__change(const tx_conversion *c, const tx_param *p)
 tx_status tx__check_layout(const tx_conversion *c, unsigned trait)
 {
     TX_TRY(tx_conversion_check(c));
-    if (c->cfg->post_layernorm)
+    const char *own = tx_config_not_upstreams(c->cfg);
+    if (own)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
-                       "%s: normalises behind its layers (--post-layernorm), which Megatron's models do not",
-                       c->src->path);
+                       "%s: has %s, which Megatron-DeepSpeed's models do not and their args have no "
+                       "word for",
+                       c->src->path, own);
     char names[128];
     if (c->with_optim && !(tx_optimizer_traits(c->src->optimizer) & trait))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: only %s state can be written in this format; leave it out",

@@ -92,6 +92,10 @@ tx_status tx_transformer_list(tx_transformer *t);
 /* The final norm, next in the list. Without one the stream goes through.   @does to its unit */
 tx_status tx_transformer_list_norm(tx_transformer *t, unsigned does);
 
+/* Whether it has none of the layers' options that came after Megatron-DeepSpeed's: a format that has no word for them
+ * can hold it. */
+bool tx_transformer_is_plain(const tx_transformer *t);
+
 void tx_transformer_deinit(tx_transformer *t);
 
 /* ---- transformer.c: computing ---- */

@@ -584,6 +584,16 @@ tx_status tx_transformer_list_norm(tx_transformer *t, unsigned does)
                                                            .n_units = 1 });
 }
 
+bool tx_transformer_is_plain(const tx_transformer *t)
+{
+    const tx_block *b = &t->block[0];
+    bool biased = t->traits & TX_WITH_BIAS, behind = t->traits & TX_WITH_DENSE_BIAS;
+    bool queries = t->traits & TX_WITH_QKV_BIAS, beta = t->traits & TX_WITH_BETA;
+    return t->halves == TX_IN_TURN && !b->norms_out && t->embedding_scale == 1 && b->residual_scale == 1 &&
+           b->mlp.activation != TX_RELU && (!b->mlp.gated || b->mlp.gate_second || b->mlp.gate == TX_GLU_SILU) &&
+           biased == behind && (queries || !biased) && beta == (b->ln1.kind == TX_LAYERNORM);
+}
+
 void tx_transformer_deinit(tx_transformer *t)
 {
     tx_stack_deinit(&t->base.stack);

@@ -536,25 +536,44 @@ static void experts_in_some_layers(void **state)
     }
 }
 
-/* The original's order of layers is Hugging Face's and not Megatron's. */
-static void post_layernorm(void **state)
+/* What Megatron's models do not have is written in its formats by nobody. */
+static void stays_ours(const family *of, const char *flag)
 {
-    (void)state;
-    const family of = { "pretrain-bert", "--post-layernorm " };
     const layout list[] = { { &tx_sink_native, 1, 1, 1, 0, false, true, TX_ST_F32 },
                             { &tx_sink_megatron, 1, 1, 1, 0, false, true, TX_ST_F32 },
                             { &tx_sink_deepspeed, 1, 1, 1, 1, false, true, TX_ST_F32 },
                             { &tx_sink_universal, 1, 1, 1, 0, false, true, TX_ST_F32 } };
     fixture f;
-    make_checkpoint(&of);
-    goes_through(&of, &list[0]);
-    open_fixture(&f, &of, 1);
+    make_checkpoint(of);
+    goes_through(of, &list[0]);
+    open_fixture(&f, of, 1);
     for (size_t i = 1; i < sizeof list / sizeof *list; i++) {
         tx_conversion c = conversion(&f, &list[i], in_scratch("out"));
-        ASSERT_FAILS(list[i].to->write(&c), TX_ERR_UNSUPPORTED, "--post-layernorm");
+        ASSERT_FAILS(list[i].to->write(&c), TX_ERR_UNSUPPORTED, flag);
         assert_false(tx_path_exists(c.out));
     }
     close_fixture(&f);
+}
+
+/* The original's order of layers is Hugging Face's and not Megatron's. */
+static void post_layernorm(void **state)
+{
+    (void)state;
+    stays_ours(&(family){ "pretrain-bert", "--post-layernorm " }, "--post-layernorm");
+}
+
+static void halves_in_parallel(void **state)
+{
+    (void)state;
+    stays_ours(&(family){ "pretrain-gpt", "--parallel-residual one_norm --untie-embeddings-and-output-weights "
+                                          "--output-bias " },
+               "--parallel-residual");
+}
+
+static void norms_of_branches(void **state)
+{
+    (void)state;
+    stays_ours(&(family){ "pretrain-gpt", "--norm-placement both --final-logit-softcap 30 " }, "--norm-placement");
 }
 
 /* fp16's scale, and how long it has not moved. */
@@ -683,6 +702,8 @@ int main(void)
         SCRATCH_TEST(bert_of_one_segment),
         SCRATCH_TEST(bert_to_huggingface),
         SCRATCH_TEST(post_layernorm),
+        SCRATCH_TEST(halves_in_parallel),
+        SCRATCH_TEST(norms_of_branches),
         SCRATCH_TEST(release),
         SCRATCH_TEST(failures),
         SCRATCH_TEST(no_memory),

@@ -77,10 +77,10 @@ static bool fits(const tx_model *m, bool post_norm, bool has_binary)
 {
     const tx_bert *g = (const tx_bert *)m;
     const tx_block *b = &g->t.block[0];
-    return b->post_norm == post_norm && b->ln1.kind == TX_LAYERNORM && !b->ln1.plus_one && !b->residual_post_norm &&
-           !b->attn.n_rot && m->n_groups == m->n_heads && m->head_dim * m->n_heads == m->hidden && !b->mlp.gated &&
-           b->mlp.activation != TX_SQUARED_RELU && g->t.traits & TX_WITH_POS && g->t.traits & TX_WITH_BIAS &&
-           !b->attn.qk_norm && g->has_binary == has_binary;
+    return tx_transformer_is_plain(&g->t) && b->post_norm == post_norm && b->ln1.kind == TX_LAYERNORM &&
+           !b->ln1.plus_one && !b->residual_post_norm && !b->attn.n_rot && m->n_groups == m->n_heads &&
+           m->head_dim * m->n_heads == m->hidden && !b->mlp.gated && b->mlp.activation != TX_SQUARED_RELU &&
+           g->t.traits & TX_WITH_POS && g->t.traits & TX_WITH_BIAS && !b->attn.qk_norm && g->has_binary == has_binary;
 }
 
 static bool fits_post(const tx_model *m)

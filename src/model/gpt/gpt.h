@@ -22,6 +22,9 @@ extern const tx_model_type tx_model_gpt;
 
 enum { TX_WITH_OUTPUT = TX_HEAD_TRAITS, TX_WITH_OUTPUT_BIAS = 2 * TX_HEAD_TRAITS };
 
+/* As tx_transformer_is_plain, and of its head. */
+bool tx__gpt_is_plain(const tx_gpt *g);
+
 /* gpt_batch.c: tx_model_type's */
 void tx__gpt_shape(const tx_model *m, const tx_config *cfg, tx_batch *batch, int64_t s, int64_t b);
 tx_status tx__gpt_collate(const tx_model *m, tx_batch *batch, const void *rows, const tx_batch_rule *rule);

@@ -40,10 +40,10 @@ static bool fits(const tx_model *m)
 {
     const tx_gpt *g = (const tx_gpt *)m;
     const tx_block *b = &g->t.block[0];
-    return m->experts.n_experts == 1 && b->ln1.kind == TX_LAYERNORM && !b->ln1.plus_one && !g->t.normed &&
-           !b->residual_post_norm && m->n_groups == m->n_heads && m->head_dim * m->n_heads == m->hidden &&
-           !b->mlp.gated && b->mlp.activation != TX_SQUARED_RELU && g->t.traits & TX_WITH_POS &&
-           g->t.traits & TX_WITH_BIAS && !b->attn.qk_norm;
+    return tx__gpt_is_plain(g) && m->experts.n_experts == 1 && b->ln1.kind == TX_LAYERNORM && !b->ln1.plus_one &&
+           !g->t.normed && !b->residual_post_norm && m->n_groups == m->n_heads &&
+           m->head_dim * m->n_heads == m->hidden && !b->mlp.gated && b->mlp.activation != TX_SQUARED_RELU &&
+           g->t.traits & TX_WITH_POS && g->t.traits & TX_WITH_BIAS && !b->attn.qk_norm;
 }
 
 /* ---- config.json ---- */

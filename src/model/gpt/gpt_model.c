@@ -142,6 +142,11 @@ out:
     return st;
 }
 
+bool tx__gpt_is_plain(const tx_gpt *g)
+{
+    return tx_transformer_is_plain(&g->t) && !tx_logits_change(g->form) && !(g->t.traits & TX_WITH_OUTPUT_BIAS);
+}
+
 static tx_status gpt_logits(tx_ctx *c, tx_model *m, tx_tensor logits, tx_tensor y)
 {
     tx_gpt *g = (tx_gpt *)m;

@@ -23,8 +23,8 @@ bool tx__llama_fits(const tx_model *m, unsigned traits)
     const tx_gpt *g = (const tx_gpt *)m;
     const tx_block *b = &g->t.block[0];
     const unsigned all = TX_WITH_POS | TX_WITH_BIAS | TX_WITH_QKV_BIAS | TX_WITH_QK_NORM;
-    return b->ln1.kind == TX_RMSNORM && !g->t.normed && !b->residual_post_norm && b->attn.n_rot == m->head_dim &&
-           b->mlp.gated && !b->mlp.gate_second && (g->t.traits & all) == traits;
+    return tx__gpt_is_plain(g) && b->ln1.kind == TX_RMSNORM && !g->t.normed && !b->residual_post_norm &&
+           b->attn.n_rot == m->head_dim && b->mlp.gated && !b->mlp.gate_second && (g->t.traits & all) == traits;
 }
 
 static bool fits(const tx_model *m)
