@@ -71,31 +71,15 @@ unsigned tx__change(const tx_conversion *c, const tx_param *p)
            (p->whole_logical < p->whole[0] ? TX_CHANGE_PADDED : TX_CHANGE_NONE);
 }
 
-/* Megatron's programs of this format have plain attention alone. */
-static tx_status check_attention(const tx_conversion *c)
-{
-    const tx_config *cfg = c->cfg;
-    const char *flag = cfg->window_size                          ? "--window-size"
-                       : cfg->attention_logit_softcap > 0        ? "--attention-logit-softcap"
-                       : cfg->softmax_type != TX_SOFTMAX_VANILLA ? "--softmax-type"
-                       : cfg->attention_scale > 0                ? "--attention-scale"
-                                                                 : NULL;
-    if (!flag) return TX_OK;
-    return TX_FAIL(
-        TX_ERR_UNSUPPORTED,
-        "%s: has attention (%s) which the programs of Megatron's and DeepSpeed's formats do not have: convert "
-        "to native or huggingface",
-        c->src->path, flag);
-}
-
 tx_status tx__check_layout(const tx_conversion *c, unsigned trait)
 {
     TX_TRY(tx_conversion_check(c));
-    TX_TRY(check_attention(c));
-    if (c->cfg->post_layernorm)
+    const char *own = tx_config_not_upstreams(c->cfg);
+    if (own)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
-                       "%s: normalises behind its layers (--post-layernorm), which Megatron's models do not",
-                       c->src->path);
+                       "%s: has %s, which Megatron-DeepSpeed's models do not and their args have no "
+                       "word for",
+                       c->src->path, own);
     TX_TRY(tx__check_positions(c));
     char names[128];
     if (c->with_optim && !(tx_optimizer_traits(c->src->optimizer) & trait))
