@@ -317,6 +317,14 @@ static void rule_tokenizer_has_its_files(const tx__check *k)
     }
 }
 
+static void rule_tiktoken_options_have_a_tokenizer(const tx__check *k)
+{
+    bool given = k->g->tiktoken_pattern || k->g->tiktoken_num_special_tokens || k->g->tiktoken_special_tokens;
+    if (!given || k->bad->tokenizer_type || tx_tokenizer_traits_of(k->c->tokenizer_type).tiktoken) return;
+    tx__violate(k->v, "--tiktoken-pattern, --tiktoken-num-special-tokens and --tiktoken-special-tokens are for "
+                      "--tokenizer-type TikTokenizer; leave them out");
+}
+
 /* ---------------------------------------------------------------- options whose other values come later */
 
 static void rule_formats_are_built(const tx__check *k)
@@ -350,6 +358,7 @@ const tx__rule tx__rules_files[] = {
     { NULL, rule_index_files_are_three },
     { NULL, rule_keyed_order_stands_alone },
     { "evaluate", rule_evaluated_blend_has_a_length },
+    { NULL, rule_tiktoken_options_have_a_tokenizer },
     { "preprocess-data", rule_tokenizer_has_its_files },
     { "tokenize", rule_tokenizer_has_its_files },
     { "detokenize", rule_tokenizer_has_its_files },
