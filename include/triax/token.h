@@ -92,6 +92,26 @@ TX_API tx_status tx_tokenizer_open_wordpiece(tx_tokenizer **out, const char *voc
  * Errors: TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_FORMAT, TX_ERR_UNSUPPORTED, TX_ERR_NOMEM. */
 TX_API tx_status tx_tokenizer_open_json(tx_tokenizer **out, const char *file);
 
+/* A SentencePiece model (`.model`: unigram, BPE, char or word), with exactly the ids that the sentencepiece library
+ * gives, and decoded to exactly its text, however long a text is.
+ * - use: Megatron's three tokenizers. GPT: the model's ids alone, eod = </s>, or -1. LLAMA2: also <s> before every
+ * text. MARKS, SentencePieceTokenizer: <CLS> <SEP> <EOD> <MASK>, the model's own or new <PAD> <BOS> <EOS>, and
+ * <extra_id_0> to <extra_id_(n_extra_ids - 1)> get ids after the pieces if no piece has that spelling; all of them
+ * become their id wherever they occur in a text, and decode with a blank on both sides; eod = <EOD>.
+ * - The file is read as data: pieces with scores and types, normalizer_spec with its precompiled_charsmap,
+ *   denormalizer_spec, and of trainer_spec what changes ids. Bytes, lengths and tables are checked; self_test_data is
+ * run.
+ * - Bytes of a text that are no UTF-8 become U+FFFD each, before anything else, as there.
+ * - Control symbols are not found in text; user-defined symbols are. tx_tokenizer_special knows both.
+ * Errors: TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_FORMAT, TX_ERR_UNSUPPORTED, TX_ERR_NOMEM. */
+typedef enum tx_sentencepiece_use {
+    TX_SENTENCEPIECE_GPT,
+    TX_SENTENCEPIECE_LLAMA2,
+    TX_SENTENCEPIECE_MARKS
+} tx_sentencepiece_use;
+TX_API tx_status tx_tokenizer_open_sentencepiece(tx_tokenizer **out, const char *file, tx_sentencepiece_use use,
+                                                 int32_t n_extra_ids);
+
 /* Text that already consists of ids: whole numbers separated by blanks, 0 to vocab_size. eod = vocab_size, so there
  * are vocab_size + 1 ids. For benchmarks, and for data that another program has tokenized. */
 TX_API tx_status tx_tokenizer_open_null(tx_tokenizer **out, int32_t vocab_size);

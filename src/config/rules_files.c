@@ -306,7 +306,10 @@ static void rule_tokenizer_has_its_files(const tx__check *k)
     } else if (c->mock_data && !k->g->tokenizer_type && !optional && !vocab && !merge && !model) {
         tx__violate(k->v, "--mock-data needs the size of the vocabulary: give --vocab-size, or the tokenizer's files");
     } else if (model && !vocab && !merge) {
-        if (!optional) tx__violate(k->v, "--tokenizer-model needs --tokenizer-type HFTokenizer");
+        if (!optional)
+            tx__violate(
+                k->v,
+                "--tokenizer-model needs --tokenizer-type HFTokenizer, or Llama2Tokenizer for a SentencePiece model");
     } else {
         if (!vocab && (merge || !optional)) tx__violate(k->v, "%s needs --vocab-file", type);
         if (!merge && (vocab || !optional))
@@ -323,6 +326,14 @@ static void rule_tiktoken_options_have_a_tokenizer(const tx__check *k)
     if (!given || k->bad->tokenizer_type || tx_tokenizer_traits_of(k->c->tokenizer_type).tiktoken) return;
     tx__violate(k->v, "--tiktoken-pattern, --tiktoken-num-special-tokens and --tiktoken-special-tokens are for "
                       "--tokenizer-type TikTokenizer; leave them out");
+}
+
+static void rule_extra_ids_have_a_tokenizer(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (!c->vocab_extra_ids || k->bad->vocab_extra_ids || k->bad->tokenizer_type) return;
+    if (!tx_tokenizer_traits_of(c->tokenizer_type).extra_ids)
+        tx__violate(k->v, "--vocab-extra-ids is for --tokenizer-type SentencePieceTokenizer; leave the flag out");
 }
 
 /* ---------------------------------------------------------------- options whose other values come later */
@@ -359,6 +370,7 @@ const tx__rule tx__rules_files[] = {
     { NULL, rule_keyed_order_stands_alone },
     { "evaluate", rule_evaluated_blend_has_a_length },
     { NULL, rule_tiktoken_options_have_a_tokenizer },
+    { NULL, rule_extra_ids_have_a_tokenizer },
     { "preprocess-data", rule_tokenizer_has_its_files },
     { "tokenize", rule_tokenizer_has_its_files },
     { "detokenize", rule_tokenizer_has_its_files },

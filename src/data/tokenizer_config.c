@@ -48,14 +48,18 @@ tx_status tx__tokenizer_from_config(const tx_config *cfg, tx_tokenizer **out)
     tx_tokenizer_files files = { .vocab_file = cfg->vocab_file,
                                  .merge_file = cfg->merge_file,
                                  .model_file = path,
-                                 .n_ids = (int32_t)cfg->vocab_size };
+                                 .n_ids = (int32_t)cfg->vocab_size,
+                                 .n_extra_ids = (int32_t)cfg->vocab_extra_ids };
     files.tiktoken.pattern = cfg->tiktoken_pattern;
     files.tiktoken.n_special = (int32_t)cfg->tiktoken_num_special_tokens;
     files.tiktoken.special = cfg->tiktoken_special_tokens.item;
     files.tiktoken.n_names = (size_t)cfg->tiktoken_special_tokens.n;
     if (!tx_tokenizer_is_built(type)) return tx_tokenizer_open_type(out, type, &files);
     if (!reads.model_file && cfg->tokenizer_model)
-        return TX_FAIL(TX_ERR_ARG, "--tokenizer-model: %s does not read it, say --tokenizer-type HFTokenizer", word);
+        return TX_FAIL(TX_ERR_ARG,
+                       "--tokenizer-model: %s does not read it, say --tokenizer-type HFTokenizer, or Llama2Tokenizer "
+                       "for a SentencePiece model",
+                       word);
     TX_TRY(check_given(word, "--vocab-file", cfg->vocab_file, reads.vocab_file, ""));
     TX_TRY(check_given(word, "--merge-file", cfg->merge_file, reads.merge_file, ""));
     TX_TRY(check_given(word, "--tokenizer-model", cfg->tokenizer_model, reads.model_file, " or its folder"));

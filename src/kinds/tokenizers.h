@@ -5,6 +5,7 @@
  *  - .vocab_file, .merge_file, .model_file: it reads --vocab-file, --merge-file, --tokenizer-model; the value is the
  * name that such a file has in a model's folder
  *  - .beside: a file in the same folder that is kept with model_file, if there is one
+ *  - .extra_ids: it adds --vocab-extra-ids tokens
  *  - .numbers: a text consists of ids; --vocab-size is their number
  *  - .tiktoken: it has the options --tiktoken-*
  *  - .wordpiece: for BERT: it cuts words into pieces, and has [CLS], [SEP] and [MASK]
@@ -23,6 +24,7 @@
 #define TX_GPT2_FILES .vocab_file = "vocab.json", .merge_file = "merges.txt"
 #define TX_BERT_FILES .vocab_file = "vocab.txt", .wordpiece = true
 #define TX_HF_FILES   .model_file = "tokenizer.json", .beside = "tokenizer_config.json"
+#define TX_SP_FILES   .model_file = "tokenizer.model"
 
 #define TX_TIKTOKEN_FILES .model_file = "tiktoken.model", .tiktoken = true
 
@@ -32,15 +34,17 @@
     X(TX_TOKENIZER_NULL,               "NullTokenizer",             null,                 .numbers = true)    \
     X(TX_TOKENIZER_BERT_LOWER_CASE,    "BertWordPieceLowerCase",    wordpiece_lower_case, TX_BERT_FILES)      \
     X(TX_TOKENIZER_BERT_CASE,          "BertWordPieceCase",         wordpiece_case,       TX_BERT_FILES)      \
-    X(TX_TOKENIZER_SENTENCE_PIECE,     "SentencePieceTokenizer",    not_built,            .wordpiece = false) \
-    X(TX_TOKENIZER_GPT_SENTENCE_PIECE, "GPTSentencePieceTokenizer", not_built,            .wordpiece = false) \
+    X(TX_TOKENIZER_SENTENCE_PIECE,     "SentencePieceTokenizer",    sentencepiece,        TX_SP_FILES, .extra_ids = true) \
+    X(TX_TOKENIZER_GPT_SENTENCE_PIECE, "GPTSentencePieceTokenizer", sentencepiece_gpt,    TX_SP_FILES)        \
+    X(TX_TOKENIZER_LLAMA2,             "Llama2Tokenizer",           sentencepiece_llama2, TX_SP_FILES)        \
     X(TX_TOKENIZER_HF,                 "HFTokenizer",               json,                 TX_HF_FILES)        \
     X(TX_TOKENIZER_PRETRAINED_HF,      "PretrainedFromHF",          json,                 TX_HF_FILES)        \
     X(TX_TOKENIZER_TIKTOKEN,           "TikTokenizer",              tiktoken,             TX_TIKTOKEN_FILES)
 
 /* As messages list them. */
-#define TX_TOKENIZERS_BUILT     \
-    "GPT2BPETokenizer, HFTokenizer, TikTokenizer, BertWordPieceLowerCase, BertWordPieceCase or NullTokenizer"
+#define TX_TOKENIZERS_BUILT                                                                                    \
+    "GPT2BPETokenizer, HFTokenizer, Llama2Tokenizer, SentencePieceTokenizer, GPTSentencePieceTokenizer, "      \
+    "TikTokenizer, BertWordPieceLowerCase, BertWordPieceCase or NullTokenizer"
 #define TX_TOKENIZERS_WORDPIECE "BertWordPieceLowerCase or BertWordPieceCase"
 
 /* Those that train-tokenizer makes files for. */
@@ -54,7 +58,7 @@ TX_KIND(tokenizer_type, TX_TOKENIZERS)
 
 typedef struct tx_tokenizer_traits {
     const char *vocab_file, *merge_file, *model_file, *beside; /* NULL: none */
-    bool numbers, wordpiece, tiktoken;
+    bool numbers, wordpiece, extra_ids, tiktoken;
 } tx_tokenizer_traits;
 
 /* All zeros of 0, and of a tokenizer that is not built. */

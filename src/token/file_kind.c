@@ -17,6 +17,9 @@ static const struct {
     [TX__FILE_VOCAB_TXT] = { "a vocab.txt of WordPiece",
                              "--tokenizer-type BertWordPieceLowerCase or BertWordPieceCase reads it" },
     [TX__FILE_TOKENIZER_JSON] = { "a tokenizer.json", "--tokenizer-type HFTokenizer --tokenizer-model FILE reads it" },
+    [TX__FILE_SENTENCEPIECE] = { "a SentencePiece model", "--tokenizer-type Llama2Tokenizer, GPTSentencePieceTokenizer "
+                                                          "or SentencePieceTokenizer "
+                                                          "with --tokenizer-model FILE reads it" },
 };
 
 static bool has(const tx_str *text, const char *part)
@@ -24,9 +27,18 @@ static bool has(const tx_str *text, const char *part)
     return memmem(text->data, text->len, part, strlen(part)) != NULL;
 }
 
+/* Begins with a piece whose first field is a short text: "<unk>" as a rule. */
+static bool is_sentencepiece(const tx_str *text)
+{
+    const unsigned char *p = (const unsigned char *)text->data;
+    return text->len > 8 && p[0] == 0x0A && p[1] < 0x80 && p[2] == 0x0A && p[3] > 0 && p[3] + 2 <= p[1] &&
+           text->len > (size_t)p[3] + 4 && (p[3] + 2 == p[1] || p[p[3] + 4] == 0x15 || p[p[3] + 4] == 0x18);
+}
+
 static tx__file_kind kind_of(const tx_str *text)
 {
     if (!text->len) return TX__FILE_OTHER;
+    if (is_sentencepiece(text)) return TX__FILE_SENTENCEPIECE;
     if (*text->data == '{' && (has(text, "\"added_tokens\"") || has(text, "\"merges\"")))
         return TX__FILE_TOKENIZER_JSON;
     if (*text->data == '{') /* a token that begins with the symbol of the blank */

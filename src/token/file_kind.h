@@ -9,6 +9,7 @@ typedef enum tx__file_kind {
     TX__FILE_MERGES,
     TX__FILE_VOCAB_TXT,
     TX__FILE_TOKENIZER_JSON,
+    TX__FILE_SENTENCEPIECE,
     TX__FILE_OTHER
 } tx__file_kind;
 

@@ -11,6 +11,7 @@
 typedef struct tx_tokenizer_files {
     const char *vocab_file, *merge_file, *model_file; /* paths */
     int32_t n_ids;                                    /* of text that consists of numbers */
+    int32_t n_extra_ids;                              /* <extra_id_N> to add */
     struct {
         enum tx_tiktoken_pattern pattern; /* 0: v2 */
         int32_t n_special;                /* ids before those of a JSON file's tokens */

@@ -283,9 +283,10 @@ static const struct broken {
     { "pretrain-gpt", GOOD "--data-path a 1", "--data-path: a stands where a weight should, before 1" },
     { "pretrain-gpt", GOOD "--dump-step zero D",
       "--dump-step zero is not a step; it takes a step from 1 on and a folder" },
-    { "pretrain-gpt", GOOD "--tokenizer-type SentencePieceTokenizer",
-      "--tokenizer-type SentencePieceTokenizer is not built yet: use GPT2BPETokenizer, HFTokenizer, "
-      "BertWordPieceLowerCase, BertWordPieceCase or NullTokenizer" },
+    { "pretrain-gpt", GOOD "--tokenizer-type Llama2Tokenizer",
+      "Llama2Tokenizer needs --tokenizer-model, a folder or file" },
+    { "pretrain-gpt", GOOD "--vocab-extra-ids 100",
+      "--vocab-extra-ids is for --tokenizer-type SentencePieceTokenizer; leave the flag out" },
     { "pretrain-gpt", GOOD "--tokenizer-type HFTokenizer", "HFTokenizer needs --tokenizer-model, a folder or file" },
     { "preprocess-data", "--input a --output-prefix b --tokenizer-type BertWordPieceCase",
       "BertWordPieceCase needs --vocab-file" },
