@@ -268,7 +268,8 @@ const tx__split_pattern tx__split_patterns[] = {
     { NULL, /* tiktoken's r50k_base and p50k_base; the pieces of GPT-2 */
       "'(?:[sdmt]|ll|ve|re)| ?\\p{L}++| ?\\p{N}++| ?[^\\s\\p{L}\\p{N}]++|\\s++$|\\s+(?!\\S)|\\s", tx__split_next, true },
     { NULL, /* tiktoken's cl100k_base */
-      "'(?i:[sdmt]|ll|ve|re)|" BEFORE "+\\p{L}++|\\p{N}{1,3}+| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)|\\s",
+      "'(?i:[sdmt]|ll|ve|re)|" BEFORE "+\\p{L}++|\\p{N}{1,3}+| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+"
+      "|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)|\\s",
       split_cl100k_end, true },
     { NULL, /* Megatron Core's v1 */
       BEFORE "+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+", split_core_v1, true },
