@@ -58,6 +58,10 @@ try_op_bench() { says "^head_loss +$number ms +$number GFLOP/s" "$build/op_bench
 try_grouped_gemm() { says "^bf16 .* groups +$number GFLOP/s +$number %$" "$build/grouped_gemm" --tokens 1 --experts 2 --runs 1; }
 try_generate() { says "^bf16 median  one stream +$number tokens/s" "$build/generate" 1 1 2x64x2x512; }
 try_tokenize() { says "\"cold_s\": $number" "$build/tokenize" "${gpt2[@]}" "$text"; }
+try_tokenize_any() {
+    says "\"cold\": $number" "$build/tokenize_any" "$data/token/json_kinds/llama2.json" "$text" &&
+        says "\"cold\": $number" "$build/tokenize_any" "$data/token/tiktoken/small.tiktoken" "$text" cl100k
+}
 try_sample_index() { says "^a blend of 2: $number s" "$build/sample_index" 1000 16 16 1 2; }
 try_aio() { says "^read, triax +$number GB/s  ratio $number" "$build/aio" . 16 1; }
 try_checkpoint() {

@@ -24,6 +24,7 @@
 #include "kinds/optimizers.h"
 #include "kinds/schedules.h"
 #include "kinds/tasks.h"
+#include "kinds/tiktoken_patterns.h"
 #include "kinds/tokenizers.h"
 #include "triax/config.h"
 

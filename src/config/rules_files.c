@@ -320,6 +320,14 @@ static void rule_tokenizer_has_its_files(const tx__check *k)
     }
 }
 
+static void rule_tiktoken_options_have_a_tokenizer(const tx__check *k)
+{
+    bool given = k->g->tiktoken_pattern || k->g->tiktoken_num_special_tokens || k->g->tiktoken_special_tokens;
+    if (!given || k->bad->tokenizer_type || tx_tokenizer_traits_of(k->c->tokenizer_type).tiktoken) return;
+    tx__violate(k->v, "--tiktoken-pattern, --tiktoken-num-special-tokens and --tiktoken-special-tokens are for "
+                      "--tokenizer-type TikTokenizer; leave them out");
+}
+
 static void rule_extra_ids_have_a_tokenizer(const tx__check *k)
 {
     const tx_config *c = k->c;
@@ -361,6 +369,7 @@ const tx__rule tx__rules_files[] = {
     { NULL, rule_index_files_are_three },
     { NULL, rule_keyed_order_stands_alone },
     { "evaluate", rule_evaluated_blend_has_a_length },
+    { NULL, rule_tiktoken_options_have_a_tokenizer },
     { NULL, rule_extra_ids_have_a_tokenizer },
     { "preprocess-data", rule_tokenizer_has_its_files },
     { "tokenize", rule_tokenizer_has_its_files },

@@ -58,12 +58,32 @@ static bool has_answer(const char *mark, size_t n)
     return false;
 }
 
+/* By how many bytes token number i makes the text longer: with SentencePiece's blanks that depends on whether a token
+ * is before it. */
+static tx_status token_length(tx_conversations *c, size_t i, size_t *n)
+{
+    size_t before = 0;
+    c->bytes.n = 0;
+    if (i) TX_TRY(tx_tokenizer_decode(c->tok, c->ids.id + i - 1, 1, &c->bytes));
+    before = c->bytes.n;
+    c->bytes.n = 0;
+    TX_TRY(tx_tokenizer_decode(c->tok, c->ids.id + i - (i > 0), 1 + (i > 0), &c->bytes));
+    *n = c->bytes.n > before ? c->bytes.n - before : 0;
+    return TX_OK;
+}
+
 /* Whether the tokens are the text byte by byte: a tokenizer may change it first, as to a normal form. */
 static tx_status is_the_text(tx_conversations *c, const char *text, size_t n, bool *same)
 {
+    size_t sum = 0, len;
     c->bytes.n = 0;
     TX_TRY(tx_tokenizer_decode(c->tok, c->ids.id, c->ids.n, &c->bytes));
     *same = c->bytes.n == n && !memcmp(c->bytes.data, text, n);
+    for (size_t i = 0; *same && i < c->ids.n; i++) {
+        TX_TRY(token_length(c, i, &len));
+        sum += len;
+    }
+    *same &= sum == n;
     return TX_OK;
 }
 
@@ -82,10 +102,10 @@ static tx_status put_stretch(tx_conversations *c, const char *text, const char *
         }
     }
     for (size_t i = 0; i < c->ids.n; i++) {
-        c->bytes.n = 0;
-        if (same) TX_TRY(tx_tokenizer_decode(c->tok, c->ids.id + i, 1, &c->bytes));
-        TX_TRY(put_id(out, c->ids.id[i], same ? has_answer(mark + at, c->bytes.n) : mark[0] & TX_MARK_ANSWER));
-        at += same ? c->bytes.n : 0;
+        size_t len = 0;
+        if (same) TX_TRY(token_length(c, i, &len));
+        TX_TRY(put_id(out, c->ids.id[i], same ? has_answer(mark + at, len) : mark[0] & TX_MARK_ANSWER));
+        at += len;
     }
     return TX_OK;
 }

@@ -45,8 +45,15 @@ tx_status tx__tokenizer_from_config(const tx_config *cfg, tx_tokenizer **out)
     enum tx_tokenizer_type type = cfg->tokenizer_type ? cfg->tokenizer_type : TX_TOKENIZER_GPT2_BPE;
     const char *word = tx_tokenizer_type_word(type);
     const tx_tokenizer_traits reads = tx_tokenizer_traits_of(type);
-    tx_tokenizer_files files = { cfg->vocab_file, cfg->merge_file, path, (int32_t)cfg->vocab_size,
-                                 (int32_t)cfg->vocab_extra_ids };
+    tx_tokenizer_files files = { .vocab_file = cfg->vocab_file,
+                                 .merge_file = cfg->merge_file,
+                                 .model_file = path,
+                                 .n_ids = (int32_t)cfg->vocab_size,
+                                 .n_extra_ids = (int32_t)cfg->vocab_extra_ids };
+    files.tiktoken.pattern = cfg->tiktoken_pattern;
+    files.tiktoken.n_special = (int32_t)cfg->tiktoken_num_special_tokens;
+    files.tiktoken.special = cfg->tiktoken_special_tokens.item;
+    files.tiktoken.n_names = (size_t)cfg->tiktoken_special_tokens.n;
     if (!tx_tokenizer_is_built(type)) return tx_tokenizer_open_type(out, type, &files);
     if (!reads.model_file && cfg->tokenizer_model)
         return TX_FAIL(TX_ERR_ARG,

@@ -7,6 +7,7 @@
  *  - .beside: a file in the same folder that is kept with model_file, if there is one
  *  - .extra_ids: it adds --vocab-extra-ids tokens
  *  - .numbers: a text consists of ids; --vocab-size is their number
+ *  - .tiktoken: it has the options --tiktoken-*
  *  - .wordpiece: for BERT: it cuts words into pieces, and has [CLS], [SEP] and [MASK]
  *
  *  To add a tokenizer: a row here, and src/token/tokenizer_<name>.c, which defines its tx_tokenizer_kind. Rows with
@@ -25,6 +26,8 @@
 #define TX_HF_FILES   .model_file = "tokenizer.json", .beside = "tokenizer_config.json"
 #define TX_SP_FILES   .model_file = "tokenizer.model"
 
+#define TX_TIKTOKEN_FILES .model_file = "tiktoken.model", .tiktoken = true
+
 /*   X(constant, word, kind, what it is opened from) */
 #define TX_TOKENIZERS(X)                                                                                      \
     X(TX_TOKENIZER_GPT2_BPE,           "GPT2BPETokenizer",          gpt2,                 TX_GPT2_FILES)      \
@@ -35,12 +38,13 @@
     X(TX_TOKENIZER_GPT_SENTENCE_PIECE, "GPTSentencePieceTokenizer", sentencepiece_gpt,    TX_SP_FILES)        \
     X(TX_TOKENIZER_LLAMA2,             "Llama2Tokenizer",           sentencepiece_llama2, TX_SP_FILES)        \
     X(TX_TOKENIZER_HF,                 "HFTokenizer",               json,                 TX_HF_FILES)        \
-    X(TX_TOKENIZER_PRETRAINED_HF,      "PretrainedFromHF",          json,                 TX_HF_FILES)
+    X(TX_TOKENIZER_PRETRAINED_HF,      "PretrainedFromHF",          json,                 TX_HF_FILES)        \
+    X(TX_TOKENIZER_TIKTOKEN,           "TikTokenizer",              tiktoken,             TX_TIKTOKEN_FILES)
 
 /* As messages list them. */
 #define TX_TOKENIZERS_BUILT                                                                                    \
     "GPT2BPETokenizer, HFTokenizer, Llama2Tokenizer, SentencePieceTokenizer, GPTSentencePieceTokenizer, "      \
-    "BertWordPieceLowerCase, BertWordPieceCase or NullTokenizer"
+    "TikTokenizer, BertWordPieceLowerCase, BertWordPieceCase or NullTokenizer"
 #define TX_TOKENIZERS_WORDPIECE "BertWordPieceLowerCase or BertWordPieceCase"
 
 /* Those that train-tokenizer makes files for. */
@@ -54,7 +58,7 @@ TX_KIND(tokenizer_type, TX_TOKENIZERS)
 
 typedef struct tx_tokenizer_traits {
     const char *vocab_file, *merge_file, *model_file, *beside; /* NULL: none */
-    bool numbers, wordpiece, extra_ids;
+    bool numbers, wordpiece, extra_ids, tiktoken;
 } tx_tokenizer_traits;
 
 /* All zeros of 0, and of a tokenizer that is not built. */

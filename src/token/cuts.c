@@ -353,7 +353,7 @@ tx_status tx__metaspace_read(tx__cut_step *out, json_t *step, const char *file, 
     if (!prefix && i == TX__FIRST)
         return TX_FAIL(TX_ERR_FORMAT, "%s: %s.add_prefix_space is false, but its prepend_scheme is \"first\"", file,
                        place);
-    out->when = prefix ? i : TX__NEVER;
+    out->when = prefix ? (tx__prepend)i : TX__NEVER;
     if (json_is_null(json_object_get(step, "split"))) {
         out->cut = true;
         return TX_OK;

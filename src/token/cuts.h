@@ -23,6 +23,9 @@ typedef enum {
  * or one piece with the matches beside it. */
 typedef enum { TX__ISOLATED, TX__REMOVED, TX__MERGED_BEFORE, TX__MERGED_AFTER, TX__CONTIGUOUS } tx__behavior;
 
+/* Where Metaspace prepends its mark: to every text, where the original begins, nowhere. */
+typedef enum { TX__ALWAYS, TX__FIRST, TX__NEVER } tx__prepend;
+
 /* Whether the first character of p[0..n) is one of the kind; *len is its length. */
 typedef bool tx__char_fn(const unsigned char *p, size_t n, size_t *len, uint32_t only);
 
@@ -34,11 +37,11 @@ typedef struct tx__cut_step {
     tx__char_fn *is; /* TX__C_CHARS */
     uint32_t only;   /* the one character, for `is` */
     tx__behavior behavior;
-    bool invert;                                    /* what does not match is the match */
-    char mark[8];                                   /* Metaspace's, with a NUL */
-    enum { TX__ALWAYS, TX__FIRST, TX__NEVER } when; /* it is prepended */
-    bool cut;                                       /* Metaspace cuts before each mark */
-    size_t length;                                  /* FixedLength, characters */
+    bool invert;      /* what does not match is the match */
+    char mark[8];     /* Metaspace's, with a NUL */
+    tx__prepend when; /* it is prepended */
+    bool cut;         /* Metaspace cuts before each mark */
+    size_t length;    /* FixedLength, characters */
 } tx__cut_step;
 
 /* Zeroed = none. Const once it is read. */

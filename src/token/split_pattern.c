@@ -13,6 +13,7 @@ typedef struct rules {
     bool cased;        /* words end before a capital that follows a small letter */
     bool contractions; /* (?i:'s|'t|'re|'ve|'m|'ll|'d): before words, or behind them where cased */
     bool slash;        /* symbols take slashes too behind them */
+    bool end;          /* white space at the end of the text is one piece: \s++$ before \s*[\r\n] */
     unsigned numbers;  /* at most so many numbers in a piece */
 } rules;
 
@@ -67,7 +68,7 @@ static size_t cased_word(const unsigned char *p, size_t n, size_t before, const 
 
 /* \s*[\r\n]+|\s+(?!\S)|\s+ at white space: to the last line end of the run; without one, all but the last character if
  * the run has others and something follows it. */
-static size_t white_space(const unsigned char *p, size_t n)
+static size_t white_space(const unsigned char *p, size_t n, bool to_the_end)
 {
     size_t end = 0, last = 0, line = 0;
     for (size_t len; end < n && (tx__bits_next(p + end, n - end, &len) & TX__WHITE);) {
@@ -75,6 +76,7 @@ static size_t white_space(const unsigned char *p, size_t n)
         end += len;
         if (newline(p[last])) line = end;
     }
+    if (to_the_end && end == n) return n;
     if (line) return line;
     return end < n && last > 0 ? last : end;
 }
@@ -103,7 +105,7 @@ static inline size_t split(const unsigned char *p, size_t n, const rules *r)
     }
     size_t at = p[0] == ' ' ? 1 : 0; /* ` ?[^\s\p{L}\p{N}]+[\r\n]*` */
     for (end = at; end < n && !(tx__bits_next(p + end, n - end, &len) & (known | TX__WHITE));) end += len;
-    if (end == at) return white_space(p, n);
+    if (end == at) return white_space(p, n, r->end);
     while (end < n && (newline(p[end]) || (r->slash && p[end] == '/'))) end++;
     return end;
 }
@@ -111,6 +113,20 @@ static inline size_t split(const unsigned char *p, size_t n, const rules *r)
 static size_t split_cl100k(const unsigned char *p, size_t n)
 {
     static const rules r = { .contractions = true, .numbers = 3 };
+    return split(p, n, &r);
+}
+
+/* As tiktoken's own now is: a text that ends in white space ends in one piece. */
+static size_t split_cl100k_end(const unsigned char *p, size_t n)
+{
+    static const rules r = { .contractions = true, .end = true, .numbers = 3 };
+    return split(p, n, &r);
+}
+
+/* Megatron Core's first one: without contractions. */
+static size_t split_core_v1(const unsigned char *p, size_t n)
+{
+    static const rules r = { .numbers = 1 };
     return split(p, n, &r);
 }
 
@@ -181,7 +197,7 @@ static size_t deepseek_match(const unsigned char *p, size_t n)
     if (end > before) return end;
     size_t at = p[0] == ' ' ? 1 : 0;
     end = run_end(p, n, at, TX__SYMBOL);
-    if (end == at) return bits & TX__WHITE ? white_space(p, n) : 0;
+    if (end == at) return bits & TX__WHITE ? white_space(p, n, false) : 0;
     while (end < n && newline(p[end])) end++;
     return end;
 }
@@ -249,6 +265,14 @@ const tx__split_pattern tx__split_patterns[] = {
     { NULL, /* the same pieces in other words */
       "'(?i:[sdmt]|ll|ve|re)|" BEFORE "+\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
       split_cl100k, true },
+    { NULL, /* tiktoken's r50k_base and p50k_base; the pieces of GPT-2 */
+      "'(?:[sdmt]|ll|ve|re)| ?\\p{L}++| ?\\p{N}++| ?[^\\s\\p{L}\\p{N}]++|\\s++$|\\s+(?!\\S)|\\s", tx__split_next, true },
+    { NULL, /* tiktoken's cl100k_base */
+      "'(?i:[sdmt]|ll|ve|re)|" BEFORE "+\\p{L}++|\\p{N}{1,3}+| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+"
+      "|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)|\\s",
+      split_cl100k_end, true },
+    { NULL, /* Megatron Core's v1 */
+      BEFORE "+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+", split_core_v1, true },
     { "Qwen 2", SUFFIX "|" BEFORE "\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" SPACES, split_qwen2, true },
     { "GPT-4o",
       BEFORE CAPITALS "*" SMALLS "+" SUFFIX "?|" BEFORE CAPITALS "+" SMALLS "*" SUFFIX "?|\\p{N}{1,3}"
@@ -270,4 +294,26 @@ const tx__split_pattern *tx__split_pattern_find(const char *regex)
     for (const tx__split_pattern *p = tx__split_patterns; p->regex; p++)
         if (!strcmp(p->regex, regex)) return p;
     return NULL;
+}
+
+tx__split_fn *tx__split_of_tiktoken(enum tx_tiktoken_pattern pattern)
+{
+    switch (pattern) {
+    case TX_TIKTOKEN_V1:
+        return split_core_v1;
+    case TX_TIKTOKEN_V2:
+        return split_tekken;
+    case TX_TIKTOKEN_R50K:
+    case TX_TIKTOKEN_P50K:
+        return tx__split_next;
+    case TX_TIKTOKEN_CL100K:
+        return split_cl100k_end;
+    case TX_TIKTOKEN_O200K:
+        return split_o200k;
+    case TX_TIKTOKEN_LLAMA3:
+        return split_cl100k;
+    case TX_TIKTOKEN_QWEN2:
+        return split_qwen2;
+    }
+    return split_tekken;
 }

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+#include "kinds/tiktoken_patterns.h"
 #include "token/byte_bpe.h"
 
 typedef struct tx__split_pattern {
@@ -20,6 +21,9 @@ extern const tx__split_pattern tx__split_patterns[]; /* ends with a NULL regex *
 
 /* The pattern with exactly this text; NULL: there is none. */
 const tx__split_pattern *tx__split_pattern_find(const char *regex);
+
+/* The function of a pattern; of none, v2's. */
+tx__split_fn *tx__split_of_tiktoken(enum tx_tiktoken_pattern pattern);
 
 /* Each number character (\p{N}) is a piece; each run of them is; the whole text is. */
 tx__split_fn tx__split_digits, tx__split_digit_runs, tx__split_nothing;

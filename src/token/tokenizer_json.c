@@ -77,9 +77,9 @@ static tx_status append_ends(tx_ids *out, const tx__ends *ends)
 static bool is_utf8(const unsigned char *text, size_t n)
 {
     for (size_t at = 0; at < n;) {
-        uint32_t c;
+        uint32_t c = 0;
         at += text[at] < 0x80 ? 1 : tx__utf8_next(text + at, n - at, &c);
-        if (at && text[at - 1] >= 0x80 && c == TX__NO_CHAR) return false;
+        if (c == TX__NO_CHAR) return false;
     }
     return true;
 }

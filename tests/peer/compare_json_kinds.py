@@ -48,12 +48,13 @@ def decode(path, ids):
 cases = stored()
 path = os.path.join(WORK, "tokenizer.json")
 good = True
+random_texts = [random_text(rng) for _ in range(STRINGS)]
 for name, make in kinds(cases):
     if ONLY not in name:
         continue
     t = make()
     t.save(path)
-    texts = [random_text(rng) for _ in range(STRINGS)] + cases + [f"a{c}b {c} A{c}1 '{c} {c}'s \n{c}" for c in rng.sample(every, min(STRINGS, 4000))]
+    texts = random_texts + cases + [f"a{c}b {c} A{c}1 '{c} {c}'s \n{c}" for c in rng.sample(every, min(STRINGS, 4000))]
     theirs = [e.ids for e in t.encode_batch(texts)]
     ours = [json.loads(x) for x in triax("tokenize", path, [json.dumps({"text": x}) for x in texts]).splitlines()]
     good &= report(name, ours, theirs, texts)

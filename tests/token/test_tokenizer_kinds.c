@@ -7,11 +7,11 @@
 /* The files of the type with this name in a model's folder. */
 static const char *path_of(const char *name)
 {
-    static const char *const of_name[][2] = { { "vocab.json", "tiny/tiny-vocab.json" },
-                                              { "merges.txt", "tiny/tiny-merges.txt" },
-                                              { "vocab.txt", "tiny/tiny-bert-vocab.txt" },
-                                              { "tokenizer.model", "token/sp-char.model" },
-                                              { "tokenizer.json", "token/small-tokenizer.json" } };
+    static const char *const of_name[][2] = {
+        { "vocab.json", "tiny/tiny-vocab.json" },           { "merges.txt", "tiny/tiny-merges.txt" },
+        { "vocab.txt", "tiny/tiny-bert-vocab.txt" },        { "tokenizer.model", "token/sp-char.model" },
+        { "tokenizer.json", "token/small-tokenizer.json" }, { "tiktoken.model", "token/tiktoken/small.tiktoken" }
+    };
     for (size_t i = 0; name && i < sizeof of_name / sizeof *of_name; i++)
         if (!strcmp(name, of_name[i][0])) return strdup(data_path(of_name[i][1]));
     return NULL;
@@ -26,7 +26,10 @@ static void each_type_opens(void **state)
     for (size_t i = 0; i < sizeof type / sizeof *type; i++) {
         const tx_tokenizer_traits t = tx_tokenizer_traits_of(type[i]);
         tx_tokenizer *tok = NULL;
-        tx_tokenizer_files f = { path_of(t.vocab_file), path_of(t.merge_file), path_of(t.model_file), 41, 0 };
+        tx_tokenizer_files f = { .vocab_file = path_of(t.vocab_file),
+                                 .merge_file = path_of(t.merge_file),
+                                 .model_file = path_of(t.model_file),
+                                 .n_ids = 41 };
         if (!tx_tokenizer_is_built(type[i])) {
             ASSERT_FAILS(tx_tokenizer_open_type(&tok, type[i], &f), TX_ERR_UNSUPPORTED,
                          tx_tokenizer_type_word(type[i]));
@@ -41,16 +44,17 @@ static void each_type_opens(void **state)
         free((char *)f.model_file);
         n_built++;
     }
-    assert_int_equal(n_built, 9);
+    assert_int_equal(n_built, 10);
 }
 
 static void each_name_once(void **state)
 {
     (void)state;
     static const char *const names[] = { "vocab.json",      "merges.txt",     "vocab.txt",
-                                         "tokenizer.model", "tokenizer.json", "tokenizer_config.json" };
-    for (int i = 0; i < 6; i++) assert_string_equal(tx_tokenizer_file_name(i), names[i]);
-    assert_null(tx_tokenizer_file_name(6));
+                                         "tokenizer.model", "tokenizer.json", "tokenizer_config.json",
+                                         "tiktoken.model" };
+    for (int i = 0; i < 7; i++) assert_string_equal(tx_tokenizer_file_name(i), names[i]);
+    assert_null(tx_tokenizer_file_name(7));
 }
 
 static void learned_vocabularies(void **state)
