@@ -836,9 +836,11 @@ tx_status tx__check_blend(const tx_blend_args *a)
                 (!a->norm.data || (flat(a->norm) && a->norm.dtype == TX_F64)) && (!a->gate.data || is_gate(a->gate));
     for (int i = 0; i < 3; i++)
         fits = fits && (!of[i]->data || (is_float(of[i]->dtype) && shaped_like(*of[i], a->y, of[i]->dtype)));
+    if (a->diagonal != 0) fits = fits && a->y.n_dims == 2 && a->y.dim[0] == a->y.dim[1];
     if (fits) return TX_OK;
-    return REFUSE("blend", "y, x, z and low of one shape, float; norm and gate [3] fp64; contiguous", T(y), T(x), T(z),
-                  T(low), T(norm), T(gate));
+    return REFUSE("blend",
+                  "y, x, z and low of one shape, float, with a diagonal [m, m]; norm and gate [3] fp64; contiguous",
+                  T(y), T(x), T(z), T(low), T(norm), T(gate));
 }
 
 tx_status tx__check_index(const char *op, const char *name, tx_tensor x, int64_t lo, int64_t hi)

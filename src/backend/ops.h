@@ -512,7 +512,8 @@ TX_DEVICE_CODE static inline double tx_lamb_factor(double f, double last, double
 
 /* blend: y = α x + β z, element by element, with
  *  α = alpha (the gate's factor, unless only `go` is read) / max(sqrt(Σ norm²), TX_BLEND_LEAST),  low = y.
- *  Without z there is no β z. y may be x's or z's memory. Types may all differ. */
+ *  Without z there is no β z. y may be x's or z's memory. Types may all differ. With `diagonal` y is a square matrix,
+ *  and gets so many identities more before it is rounded. */
 #define TX_BLEND_LEAST 1e-15
 typedef struct tx_blend_args {
     tx_tensor y;    /* any shape, contiguous, out; any float */
@@ -521,7 +522,7 @@ typedef struct tx_blend_args {
     tx_tensor low;  /* as y; out, optional */
     tx_tensor norm; /* [n] fp64, optional: of the parts of what is divided by their norm */
     tx_tensor gate; /* [3] fp64, optional: clip's. With go 0 nothing changes */
-    double alpha, beta;
+    double alpha, beta, diagonal;
     bool only_go; /* the gate's factor is not read */
 } tx_blend_args;
 

@@ -16,11 +16,10 @@ static tx_status direction(tx_ctx *c, const tx_optim *o, const tx_optim_range *r
 {
     tx_tensor m = flat(r->state[0], r), u = flat(r->direction, r);
     double beta = s->momentum;
-    TX_RUN(c, blend, .y = m, .x = r->grad, .z = m, .alpha = 1 - beta, .beta = beta, .gate = s->gate);
+    tx_tensor low = o->cfg->muon_nesterov ? (tx_tensor){ 0 } : u;
+    TX_RUN(c, blend, .y = m, .x = r->grad, .z = m, .low = low, .alpha = 1 - beta, .beta = beta, .gate = s->gate);
     if (o->cfg->muon_nesterov)
         TX_RUN(c, blend, .y = u, .x = r->grad, .z = m, .alpha = 1 - beta, .beta = beta, .gate = s->gate);
-    else
-        TX_RUN(c, copy, .y = u, .x = m);
     return TX_OK;
 }
 

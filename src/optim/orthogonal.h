@@ -4,15 +4,18 @@
  *
  *  A is of the rows, or with `of_columns` of the columns, A = XᵀX and X <- a X + X (b A + c A²): an odd polynomial of
  * the singular values either way, and the shorter side is less work. Where ranks have parts of the longer side, A is
- * the sum of theirs, and nothing else is exchanged. It is composed of ops. Products are in `type`, sums of fp32 or
- * better; the norm is exact, as that of all gradients. Source: K. Jordan, kellerjordan.github.io/posts/muon; NVIDIA's
- * emerging_optimizers (muon_utils.py). */
+ * the sum of theirs, and nothing else is exchanged. With bf16 two steps of a long matrix are made in one
+ * (orthogonal.c). It is composed of ops. Products are in `type`, sums of fp32 or better; the norm is exact, as that of
+ * all gradients. Source: K. Jordan, kellerjordan.github.io/posts/muon; NVIDIA's emerging_optimizers
+ * (muon_utils.py). */
 #ifndef TX_OPTIM_ORTHOGONAL_H
 #define TX_OPTIM_ORTHOGONAL_H
 
 #include "backend/ops.h"
 #include "comm/comm.h"
 #include "kinds/ns_coefficients.h"
+
+enum { TX_NS_GRAMS = 3 };
 
 typedef struct tx_newton_schulz {
     enum tx_ns_coefficients coefficients;
@@ -22,7 +25,8 @@ typedef struct tx_newton_schulz {
     int ranks;                   /* that have parts, at most */
     void *base;                  /* owned; all that follows */
     size_t bytes;                /* of it */
-    void *x[2], *gram[2];        /* [most], [side, side] */
+    void *x[2];                  /* [most] */
+    void *gram[TX_NS_GRAMS];     /* [side, side] */
     double *sums, *norm, *norms; /* [blocks of most], [3], [ranks] */
     int64_t *squares;            /* [TX_EXACT_WORDS] */
 } tx_newton_schulz;
@@ -41,6 +45,9 @@ typedef struct tx_orthogonal {
 
 /* The a, b, c of step i, from 0. */
 const double *tx_newton_schulz_coefficients(enum tx_ns_coefficients kind, int i);
+
+/* How often A is made of X, and with parts summed: of a matrix whose sides, of A and the other one, are as long. */
+int tx_newton_schulz_sums(const tx_newton_schulz *n, int64_t side, int64_t other);
 
 tx_status tx_newton_schulz_run(tx_ctx *c, const tx_newton_schulz *n, const tx_orthogonal *o);
 

@@ -290,11 +290,12 @@ void tx_zero_matrices_volume(const tx_zero *z, tx_comm_volume *v)
         int n = is_mine(z, row, turn++) && has_parts(z, p) ? pieces_of(z, p, of) : 0;
         for (int i = 0; i < n; i++) {
             sides_here(z, p, &of[i], side);
-            int64_t gram = side[is_of_columns(z, p, side)];
-            bool gathered = is_gathered(z, p);
+            bool gathered = is_gathered(z, p), of_columns = is_of_columns(z, p, side);
+            int64_t gram = side[of_columns], other = side[!of_columns] * p->n_tp;
             add_volume(&v[TX_COMM_ALL_GATHER], 1, gathered ? side[0] * side[1] * 4 : p->n_tp * 8);
             if (!gathered)
-                add_volume(&v[TX_COMM_ALL_REDUCE], work->steps, gram * gram * (int64_t)tx_dtype_size(work->type));
+                add_volume(&v[TX_COMM_ALL_REDUCE], tx_newton_schulz_sums(work, gram, other),
+                           gram * gram * (int64_t)tx_dtype_size(work->type));
         }
     }
 }

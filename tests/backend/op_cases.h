@@ -1009,6 +1009,14 @@ static void blend(tx_ctx *c, const int64_t *p, results *o)
     if (low.data) out(o, "low", low, 4);
 }
 
+/* p: sides of a matrix, in the values' type */
+static void blend_diagonal(tx_ctx *c, const int64_t *p, results *o)
+{
+    tx_tensor x = RAND(p[1] ? V : TX_F32, p[0], p[0]), z = RAND(p[1] ? V : TX_F32, p[0], p[0]);
+    RUN(c, blend, .y = x, .x = x, .z = z, .alpha = 2.5, .beta = -0.7, .diagonal = 3.5);
+    out(o, "y", x, 8);
+}
+
 /* p: n, in the place of x */
 static void root_mul(tx_ctx *c, const int64_t *p, results *o)
 {
@@ -1382,6 +1390,9 @@ static const op_case cases[] = {
     { "blend, values 70001", blend, { 70001, 1, 0, 0, 1 } },
     { "blend of one, divided 4097", blend, { 4097, 0, 0, 0, 0, 1 } },
     { "blend of one, values 17", blend, { 17, 1, 0, 0, 1, 1 } },
+    { "blend with a diagonal 1", blend_diagonal, { 1 } },
+    { "blend with a diagonal 37", blend_diagonal, { 37 } },
+    { "blend with a diagonal, values 131", blend_diagonal, { 131, 1 } },
     { "root_mul 1", root_mul, { 1 } },
     { "root_mul 70001, in place", root_mul, { 70001, 1 } },
     { "signs 1", signs, { 1, 1 } },

@@ -163,10 +163,11 @@ static void compare_onebit(const char *name, enum tx_optimizer_kind optimizer, i
     close_folder(&o);
 }
 
-/* After a freeze: tensors and numbers of each; flat groups and a local interval that has not ended. */
+/* After a freeze: two ranks; tensors and numbers of each; flat groups and a local interval that has not ended. */
 static void onebit(void **state)
 {
     (void)state;
+    compare_onebit("ds_onebit_adam_dp2_fp32", TX_OPTIMIZER_ONEBIT_ADAM, 3, 10);
     compare_onebit("ds_onebit_lamb_fp32", TX_OPTIMIZER_ONEBIT_LAMB, 7, 10);
     compare_onebit("ds_zeroone_fp16", TX_OPTIMIZER_ZEROONE_ADAM, 5, 11);
 }

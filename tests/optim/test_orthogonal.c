@@ -103,7 +103,13 @@ static void is_the_formula(void **state)
                 check(backends[b], &(ns_case){ kinds[i], 1, 17, 5, TX_F32, 5e-3 },
                       side); /* A of the columns is of rank 1 */
             }
-    check("cpu", &(ns_case){ TX_NS_SIMPLE, 16, 40, 5, TX_BF16, 5e-2 }, false);
+    for (int b = 0; b < 2; b++)
+        for (int side = 0; side < 2; side++) { /* long: in pairs; and not */
+            check(backends[b], &(ns_case){ TX_NS_SIMPLE, side ? 40 : 16, side ? 16 : 40, 5, TX_BF16, 3e-2 }, side);
+            check(backends[b], &(ns_case){ TX_NS_POLAR_EXPRESS, side ? 40 : 16, side ? 16 : 40, 5, TX_BF16, 3e-2 },
+                  side);
+            check(backends[b], &(ns_case){ TX_NS_SIMPLE, 24, 24, 5, TX_BF16, 5e-2 }, side);
+        }
 }
 
 /* Rows of length 1 and at right angles, where the iteration converges. */
@@ -132,6 +138,22 @@ static void zeros_stay_zeros(void **state)
     for (int i = 0; i < 24; i++) assert_true(m[i] == 0);
 }
 
+/* Pairs are of long matrices in bf16, and not where the first of two steps makes errors large. */
+static void steps_in_pairs(void **state)
+{
+    (void)state;
+    tx_newton_schulz n = { .coefficients = TX_NS_SIMPLE, .steps = 5, .type = TX_BF16 };
+    assert_int_equal(tx_newton_schulz_sums(&n, 16, 64), 3);
+    assert_int_equal(tx_newton_schulz_sums(&n, 16, 24), 3);
+    assert_int_equal(tx_newton_schulz_sums(&n, 16, 23), 5);
+    assert_int_equal(tx_newton_schulz_sums(&n, 64, 16), 5);
+    n.coefficients = TX_NS_POLAR_EXPRESS; /* 1; 2 and 3; 4 and 5; 6 */
+    n.steps = 6;
+    assert_int_equal(tx_newton_schulz_sums(&n, 16, 64), 4);
+    n.type = TX_F32;
+    assert_int_equal(tx_newton_schulz_sums(&n, 16, 64), 6);
+}
+
 /* What comes after the last set. */
 static void coefficients_go_on(void **state)
 {
@@ -144,10 +166,8 @@ static void coefficients_go_on(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(is_the_formula),
-        cmocka_unit_test(is_orthogonal),
-        cmocka_unit_test(zeros_stay_zeros),
-        cmocka_unit_test(coefficients_go_on),
+        cmocka_unit_test(is_the_formula),     cmocka_unit_test(is_orthogonal),  cmocka_unit_test(zeros_stay_zeros),
+        cmocka_unit_test(coefficients_go_on), cmocka_unit_test(steps_in_pairs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -286,11 +286,18 @@ tx_status tx__cpu_adagrad(tx_ctx *c, const tx_adagrad_args *a, void *scratch)
     return TX_OK;
 }
 
+/* To elements [i, i + n) of a square matrix, at y: what its diagonal gets. */
+static void add_diagonal(const tx_blend_args *a, float *y, int64_t i, int64_t n)
+{
+    const int64_t apart = a->y.dim[1] + 1;
+    for (int64_t at = (i + apart - 1) / apart * apart; at < i + n; at += apart) y[at - i] += (float)a->diagonal;
+}
+
 tx_status tx__cpu_blend(tx_ctx *c, const tx_blend_args *a, void *scratch)
 {
     (void)scratch;
     double alpha;
-    bool converts = false;
+    bool converts = a->low.data != NULL; /* which is copied while y is in the cache */
     const tx_tensor *of[] = { &a->y, &a->x, &a->z, &a->low };
     for (int i = 0; i < 4; i++) {
         if (!of[i]->data) continue;
@@ -308,8 +315,9 @@ tx_status tx__cpu_blend(tx_ctx *c, const tx_blend_args *a, void *scratch)
         float x[TX__CPU_STRETCH], y[TX__CPU_STRETCH], z[TX__CPU_STRETCH];
         for (int64_t i = r.lo; i < r.hi; i += stretch) {
             int64_t some = tx__cpu_min(r.hi - i, stretch);
-            tx__cpu_k(c)->blend(tx__cpu_dst(a->y, i, y), tx__cpu_get(c, a->x, i, some, x),
-                                tx__cpu_get(c, a->z, i, some, z), some, &by);
+            float *out = tx__cpu_dst(a->y, i, y);
+            tx__cpu_k(c)->blend(out, tx__cpu_get(c, a->x, i, some, x), tx__cpu_get(c, a->z, i, some, z), some, &by);
+            if (a->diagonal != 0) add_diagonal(a, out, i, some);
             tx__cpu_put(c, a->y, i, some, y);
             if (a->low.data) tx__cpu_move(c, a->low, i, a->y, i, some);
         }

@@ -331,9 +331,9 @@ struct blend_arrays {
 
 struct blend_numbers {
     double alpha;
-    float beta;
+    float beta, diagonal;
     bool only_go;
-    int64_t n_norms;
+    int64_t n_norms, apart; /* elements from one of the diagonal to the next */
 };
 
 __global__ void blend_kernel(blend_arrays a, blend_numbers s, const double *norm, const double *gate)
@@ -346,6 +346,7 @@ __global__ void blend_kernel(blend_arrays a, blend_numbers s, const double *norm
     for (int64_t i = grid_thread(); i < a.n; i += grid_threads()) {
         float y = alpha * any_load(a.x, i);
         if (a.z.data) y += s.beta * any_load(a.z, i);
+        if (s.diagonal != 0 && i % s.apart == 0) y += s.diagonal;
         any_store(a.y, i, y);
         if (a.low.data) any_store(a.low, i, any_load(a.y, i));
     }
@@ -364,7 +365,12 @@ TX_GPU_ROW tx_status tx__gpu_blend(tx_ctx *c, const tx_blend_args *a, void *scra
     }
     if (!n) return TX_OK;
     const blend_arrays x = { array[0], array[1], array[2], array[3], n };
-    const blend_numbers s = { a->alpha, (float)a->beta, a->only_go, a->norm.data ? tx_numel(a->norm) : 0 };
+    const blend_numbers s = { a->alpha,
+                              (float)a->beta,
+                              (float)a->diagonal,
+                              a->only_go,
+                              a->norm.data ? tx_numel(a->norm) : 0,
+                              a->diagonal != 0 ? a->y.dim[1] + 1 : 1 };
     GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, n, 256), 256, 0, blend_kernel, x, s, (const double *)a->norm.data,
                (const double *)a->gate.data);
     return tx__gpu_launched(c, "blend");

@@ -68,6 +68,7 @@ tx_status tx__ref_blend(tx_ctx *c, const tx_blend_args *a, void *scratch)
     if (!tx__blend_alpha(a, &alpha)) return TX_OK;
     for (int64_t i = 0, n = tx_numel(a->y); i < n; i++) {
         double z = a->z.data ? a->beta * tx__ref_load(a->z, i) : 0;
+        if (a->diagonal != 0 && i % (a->y.dim[1] + 1) == 0) z += a->diagonal;
         tx__ref_store(a->y, i, alpha * tx__ref_load(a->x, i) + z);
         if (a->low.data) tx__ref_store(a->low, i, tx__ref_load(a->y, i));
     }
