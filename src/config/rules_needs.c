@@ -324,9 +324,10 @@ static void rule_convert_has_folders(const tx__check *k)
             "--target-tp and --target-pp are for --to megatron, deepspeed and universal: a checkpoint of %s has no "
             "ranks, any number of them loads it",
             tx_checkpoint_format_word(c->convert_to));
-    if (!deepspeed && (k->g->target_dp || k->g->target_ep || k->g->target_zero_stage || c->target_pipeline))
-        tx__violate(
-            k->v, "--target-dp, --target-ep, --target-zero-stage and --target-pipeline-engine are for --to deepspeed");
+    if (!deepspeed && (k->g->target_dp || k->g->target_ep || c->target_pipeline))
+        tx__violate(k->v, "--target-dp, --target-ep and --target-pipeline-engine are for --to deepspeed");
+    if (!deepspeed && !universal && k->g->target_zero_stage)
+        tx__violate(k->v, "--target-zero-stage is for --to deepspeed and universal");
     if (!megatron && c->for_release) tx__violate(k->v, "--for-release is for --to megatron");
     if (k->g->max_shard_size && c->convert_to != TX_FORMAT_HUGGINGFACE)
         tx__violate(k->v, "--max-shard-size is for --to huggingface");

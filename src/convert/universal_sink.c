@@ -1,6 +1,9 @@
 /* universal_sink.c - a universal checkpoint, which DeepSpeed loads into any layout; the mirror of universal_source.c,
  * which has the picture. Parameters are whole and vocabularies without padding; the model's files are those of the
- * layout that is asked for, since DeepSpeed looks for one of each rank. */
+ * layout that is asked for, since DeepSpeed looks for one of each rank.
+ *
+ *  DeepSpeed's engine reads another form with ZeRO-3: tensors without a description and without step.pt, and Adam's t
+ * in the optimizer's file. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +29,8 @@ static tx_status write_part(tx_conversion *c, const char *dir, int row, int part
     tx__file f;
     TX_TRY(tx__file_begin(&f, c));
     const tx__shard_range real = { .part = part, .row = row, .shard = &p, .n = tx_param_n_real(&p) };
-    return tx__file_end(&f, dir, name, describe(&f, &p, tx__file_tensor(&f, TX_PT_F32, p.n_dims, dim, &real, 1)));
+    tx_py *t = tx__file_tensor(&f, TX_PT_F32, p.n_dims, dim, &real, 1);
+    return tx__file_end(&f, dir, name, c->zero_stage == 3 ? t : describe(&f, &p, t));
 }
 
 static tx_status write_step(tx_conversion *c, const char *dir)
@@ -52,7 +56,7 @@ static tx_status write_parameters(tx_conversion *c, const char *zero, bool pipel
             snprintf(file, sizeof file, "%s.pt", tx__optim_of(c)->keeps->state[k].name);
             TX_TRY(write_part(c, dir, i, tx__state_part(c, k), file));
         }
-        TX_TRY(write_step(c, dir));
+        if (c->zero_stage < 3) TX_TRY(write_step(c, dir));
     }
     return tx_dir_sync(zero);
 }
@@ -62,6 +66,13 @@ static tx_status write_optimizer(tx_conversion *c, const char *zero, const tx__r
     tx__file f;
     TX_TRY(tx__file_begin(&f, c));
     tx_py *o = tx__ds_global_state(&f, r);
+    if (c->zero_stage == 3) {
+        tx_py *inner = tx_py_dict(f.a), *state = tx_py_dict(f.a), *first = tx_py_dict(f.a);
+        tx__set(&f, first, "step", tx__file_number(&f, (float)c->src->state.optim_step));
+        tx__set(&f, inner, "state", tx__set_at(&f, state, 0, first));
+        tx__set(&f, inner, "param_groups", tx__ds_param_groups(&f, r));
+        tx__set(&f, o, "optimizer_state_dict", inner);
+    }
     return tx__file_end(&f, zero, "optimizer_state.pt", tx__set(&f, o, "param_groups", tx__ds_param_groups(&f, r)));
 }
 
@@ -69,7 +80,7 @@ static tx_status write_rank(tx_conversion *c, const char *dir, const char *zero,
 {
     tx__rank r;
     TX_TRY(tx__ds_rank_open(&r, c, (tx__place){ tp, pp, 0 }));
-    tx_status st = tx__ds_write_states(c, dir, &r, -1);
+    tx_status st = tx__ds_write_states(c, dir, &r, c->zero_stage == 3 ? 0 : -1);
     if (!st && !r.mp) st = write_optimizer(c, zero, &r);
     tx__rank_close(&r);
     return st;
@@ -79,10 +90,20 @@ static tx_status check(const tx_conversion *c)
 {
     if (!c->with_optim)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
-                       "%s: a universal checkpoint holds Adam's state, and there is none to be written; choose another "
-                       "--to",
+                       "%s: a universal checkpoint holds an optimizer's state, and there is none to be written; choose "
+                       "another --to",
                        c->src->path);
     TX_TRY(tx__check_dense(c));
+    if (c->zero_stage == 3 && (c->n_tp > 1 || c->n_pp > 1))
+        return TX_FAIL(
+            TX_ERR_UNSUPPORTED,
+            "DeepSpeed's engine divides no universal checkpoint over tensor- or pipeline-parallel ranks with "
+            "ZeRO-3: leave --target-tp and --target-pp out, or --target-zero-stage");
+    if (c->zero_stage == 3 && c->src->optimizer != TX_OPTIMIZER_ADAM)
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "%s: DeepSpeed's engine reads only Adam's state from a universal checkpoint with ZeRO-3; leave "
+                       "--target-zero-stage out",
+                       c->src->path);
     return tx__check_layout(c, TX_OPTIMIZER_UNIVERSAL);
 }
 
@@ -108,11 +129,11 @@ out:
     return st;
 }
 
-/* Any data ranks take it, and nothing in it is in parts: the optimizer's small state is like that of ZeRO-1. */
+/* Any data ranks take it, and nothing in it is in parts: the optimizer's small state is like that of ZeRO-1, or 3. */
 static tx_status write_folder(tx_conversion *c)
 {
     int stage = c->zero_stage, n_dp = c->n_dp;
-    c->zero_stage = 1;
+    c->zero_stage = stage == 3 ? 3 : 1;
     c->n_dp = 1;
     tx_status st = write_layout(c);
     c->zero_stage = stage;

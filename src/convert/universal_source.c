@@ -3,7 +3,10 @@
  *      DIR/latest_universal                             "global_step4_universal"
  *      DIR/global_step4_universal/mp_rank_00_model_states.pt         'args' and the run's state
  *                                 zero/PARAMETER/fp32.pt             {'param': the whole tensor}, or the tensor
- *                                                exp_avg.pt, exp_avg_sq.pt, step.pt */
+ *                                                exp_avg.pt, exp_avg_sq.pt, step.pt: of Adam
+ *                            zero/optimizer_state.pt            'param_groups', the loss scale
+ *
+ *  Made of ZeRO-3 it has no 'param', no step.pt, tensors of one dimension, and the states' file under another name. */
 #include <stdio.h>
 #include <string.h>
 
@@ -80,7 +83,17 @@ static tx_status add_parameter(universal *u, const tx_source *src, const char *f
     return TX_OK;
 }
 
-/* Adam's t: a file of a parameter's, or the optimizer's own. */
+/* The optimizer's file; *f NULL: there is none. */
+static tx_status open_optimizer(universal *u, const tx_source *src, const tx_pt **f)
+{
+    char path[PATH_CAP];
+    *f = NULL;
+    TX_TRY(tx_path_join(path, sizeof path, src->path, "zero/optimizer_state.pt"));
+    return tx_path_exists(path) ? tx__shards_open(&u->s, path, f) : TX_OK;
+}
+
+/* Adam's t: a file of a parameter's; of ZeRO-3, where DeepSpeed looks, the first state of the optimizer, whose group
+ * may have an older number; else the group. */
 static tx_status find_step_number(universal *u, const tx_source *src)
 {
     const tx_pt *f;
@@ -93,15 +106,61 @@ static tx_status find_step_number(universal *u, const tx_source *src)
         const tx_py *v = tx_pt_root(f);
         if (!tx_py_float(v, &step)) tx_py_float(tx_py_get(v, "param"), &step);
     }
-    char path[PATH_CAP];
-    snprintf(path, sizeof path, "%s/zero/optimizer_state.pt", src->path);
-    if (step <= 0 && tx_path_exists(path)) {
-        TX_TRY(tx__shards_open(&u->s, path, &f));
-        const tx_py *groups = tx_py_get(tx_pt_root(f), "param_groups");
-        tx_py_float(tx_py_get(tx_py_item(groups, 0), "step"), &step);
+    TX_TRY(open_optimizer(u, src, &f));
+    if (step <= 0 && f) {
+        const tx_py *state = tx_py_at(tx_pt_root(f), "optimizer_state_dict.state"),
+                    *groups = tx_py_get(tx_pt_root(f), "param_groups");
+        if (!tx_py_float(tx_py_get(tx_py_get_int(state, 0), "step"), &step))
+            tx_py_float(tx_py_get(tx_py_item(groups, 0), "step"), &step);
     }
     u->optim_step = (int64_t)step;
     return TX_OK;
+}
+
+static bool has_file(const tx_names *files, const char *buffer)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s.pt", buffer);
+    for (size_t i = 0; i < files->n; i++)
+        if (!strcmp(files->name[i], name)) return true;
+    return false;
+}
+
+/* Whose state it is: the files beside a parameter's weights are one optimizer's buffers. */
+static tx_status find_optimizer(const universal *u, tx_source *src)
+{
+    tx_names files = { 0 };
+    char path[PATH_CAP];
+    enum tx_optimizer_kind found = TX_OPTIMIZER_ADAM;
+    const tx_optim_type *o;
+    size_t i = 0;
+    do {
+        if (i == u->names.n) return TX_FAIL(TX_ERR_FORMAT, "%s: its folder zero holds no parameter", src->path);
+        snprintf(path, sizeof path, "%s/zero/%s", src->path, u->names.name[i++]);
+    } while (!tx_path_is_dir(path));
+    TX_TRY(tx_dir_list(path, &files));
+    int most = 0; /* Lion's one buffer is Adam's first */
+    for (int kind = 1; (o = tx_optim_type_at(kind - 1)); kind++) {
+        int n = 0;
+        if (!(tx_optimizer_traits((enum tx_optimizer_kind)kind) & TX_OPTIMIZER_UNIVERSAL)) continue;
+        for (int k = 0; k < o->keeps->n; k++) n += has_file(&files, o->keeps->state[k].name);
+        if (n == o->keeps->n && n > most) found = (enum tx_optimizer_kind)kind, most = n;
+    }
+    tx_names_free(&files);
+    tx__upstream_parts(src, found);
+    return TX_OK;
+}
+
+/* DeepSpeed's converter takes tensor ranks for data ranks with ZeRO-3, and mixes their numbers. */
+static tx_status refuse_mixed(const tx_source *src)
+{
+    char path[PATH_CAP];
+    TX_TRY(tx_path_join(path, sizeof path, src->path, "zero_pp_rank_0_mp_rank_01_model_states.pt"));
+    if (!tx_path_exists(path)) return TX_OK;
+    return TX_FAIL(TX_ERR_UNSUPPORTED,
+                   "%s: made of a ZeRO-3 run with tensor-parallel ranks, which DeepSpeed's converter mixes up: its "
+                   "weights are lost; convert the run's own folder: triax convert --to universal",
+                   src->path);
 }
 
 static tx_status open_universal(tx_source *src)
@@ -117,11 +176,12 @@ static tx_status open_universal(tx_source *src)
     TX_TRY(tx__follow_tracker(src, "latest_universal"));
     TX_TRY(tx_path_join(path, sizeof path, src->path, "zero"));
     TX_TRY(tx_dir_list(path, &u->names));
+    TX_TRY(refuse_mixed(src));
     TX_TRY(open_states(u, src, &states));
     u->root = tx_pt_root(states);
     tx_py_int(tx_py_at(u->root, "args.num_layers"), &u->s.n_layers);
     find_first_layer(u);
-    tx__upstream_parts(src, TX_OPTIMIZER_ADAM);
+    TX_TRY(find_optimizer(u, src));
     for (size_t i = 0; i < u->names.n; i++) TX_TRY(add_parameter(u, src, u->names.name[i]));
     TX_TRY(tx__shards_sort(&u->s, src->path));
     TX_TRY(find_step_number(u, src));

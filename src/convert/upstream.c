@@ -265,7 +265,8 @@ static json_t *args_value(const tx_py *args, const char *field)
     static const struct {
         const char *ours, *theirs;
     } other[] = { { "rope_theta", "rotary_base" }, { "num_key_value_heads", "num_query_groups" } };
-    const tx_py *v = tx_py_get(args, field);
+    const tx_py *v = tx_py_get(args, field), *grouped = tx_py_get(args, "group_query_attention");
+    if (!strcmp(field, "num_key_value_heads") && grouped && !tx_py_true(grouped)) return NULL; /* has a default then */
     for (size_t i = 0; i < sizeof other / sizeof *other && !v; i++)
         if (!strcmp(field, other[i].ours)) v = tx_py_get(args, other[i].theirs);
     return v ? tx_py_to_json(v) : opposite_of(args, field);
@@ -546,7 +547,8 @@ static int add_schedules(json_t *o, const tx_py *scheduler, const tx_py *args)
 {
     const tx_py *last = tx_py_get(scheduler, "last_batch_iteration");
     int bad = 0;
-    if (scheduler && (!last || tx_py_get(scheduler, "max_lr")))
+    bool there = scheduler && scheduler->kind != TX_PY_NONE; /* an engine without one saves None */
+    if (there && (!last || tx_py_get(scheduler, "max_lr")))
         bad |= json_object_set_new(o, "opt_param_scheduler", schedule_of(scheduler, args));
     if (last && !json_object_get(o, "lr_scheduler"))
         bad |= json_object_set_new(o, "lr_scheduler", tx_py_to_json(scheduler));

@@ -49,10 +49,10 @@ typedef struct tx_optimizer_buffer {
       { "exp_avg", TX_STATE_OF_ALL }, { "exp_avg_sq", TX_STATE_OF_ALL })                                            \
     X(TX_OPTIMIZER_SGD, "sgd", tx_optim_sgd, "SGD", NULL,                                                           \
       "momentum|nesterov|dampening|maximize|fused|foreach|differentiable",                                          \
-      TX_OPTIMIZER_MEGATRON | TX_OPTIMIZER_DEEPSPEED,                                                               \
+      TX_OPTIMIZER_MEGATRON | TX_OPTIMIZER_DEEPSPEED | TX_OPTIMIZER_UNIVERSAL,                                      \
       { "momentum_buffer", TX_STATE_OF_ALL })                                                                       \
     X(TX_OPTIMIZER_LION, "lion", tx_optim_lion, "Lion", NULL, "betas|set_grad_none|fp32_optimizer_states",          \
-      TX_OPTIMIZER_BETAS | TX_OPTIMIZER_MEGATRON | TX_OPTIMIZER_DEEPSPEED,                                          \
+      TX_OPTIMIZER_BETAS | TX_OPTIMIZER_MEGATRON | TX_OPTIMIZER_DEEPSPEED | TX_OPTIMIZER_UNIVERSAL,                 \
       { "exp_avg", TX_STATE_OF_ALL })                                                                               \
     X(TX_OPTIMIZER_ADAGRAD, "adagrad", tx_optim_adagrad, "Adagrad", NULL,                                           \
       "eps|lr_decay|initial_accumulator_value|amsgrad|maximize|fused|foreach|differentiable|fp32_optimizer_states", \

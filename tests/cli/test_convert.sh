@@ -47,6 +47,25 @@ ok convert --to native universal again
 cmp native/iter_0000004/shard_00000.safetensors again/iter_0000004/shard_00000.safetensors ||
     die "weights and moments are others after four conversions"
 
+# a ZeRO-3 run of DeepSpeed's engine, through its own ds_to_universal; token i of every sample is i % 16
+awk 'BEGIN { printf "{\"text\": \""; for (k = 0; k < 4096; k++) printf "%d ", k % 16; print "\"}" }' >turns.jsonl
+ok preprocess-data --input turns.jsonl --output-prefix turns --tokenizer-type NullTokenizer --vocab-size 63
+ok pretrain-gpt --load "$upstream/universal_z3_dp2_fp32" --data-path turns_text_document --split 1,0,0 --tokenizer-type NullTokenizer \
+    --vocab-size 63 --seq-length 16 --micro-batch-size 2 --global-batch-size 4 --train-iters 8 --lr 1e-3 --lr-decay-style constant --weight-decay 0 \
+    --hidden-dropout 0 --attention-dropout 0 --log-interval 1 --eval-iters 0 --threads 1 --override-opt_param-scheduler
+losses out >mine
+theirs universal_z3_dp2_fp32 >want
+paste mine want | awk '{ d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || d > 5e-6) exit 1 } END { if (NR != 4) exit 1 }' ||
+    { paste mine want >&2; die "universal_z3_dp2_fp32: other losses"; }
+ok convert --to universal --target-zero-stage 3 "$upstream/universal_z3_dp2_fp32" uz3
+ok convert --to native uz3 z3-native
+ok convert --to native "$upstream/universal_z3_dp2_fp32" z3-direct
+cmp z3-native/iter_0000004/shard_00000.safetensors z3-direct/iter_0000004/shard_00000.safetensors || die "a universal checkpoint for ZeRO-3"
+mkdir mixed && cp -r "$upstream/universal_z3_dp2_fp32/." mixed && touch mixed/global_step4_universal/zero_pp_rank_0_mp_rank_01_model_states.pt
+refused "which DeepSpeed's converter mixes up" convert --to native mixed x
+refused "no universal checkpoint over tensor- or pipeline-parallel" convert --to universal --target-zero-stage 3 --target-tp 2 native x
+refused "is for --to deepspeed and universal" convert --to megatron --target-zero-stage 3 native x
+
 # a Hugging Face model of many files
 ok convert --to huggingface --max-shard-size 20KB native sharded
 [ -f sharded/model.safetensors.index.json ] && [ ! -e sharded/model.safetensors ] || die "not in shards"

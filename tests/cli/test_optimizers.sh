@@ -74,9 +74,12 @@ ok inspect there
 [ "$(same_as_cut 1 "${lion[@]}")" = "$own" ] || die "convert: another state"
 mv there cut.there && rm -rf cut && mv cut.there cut
 [ "$(same_as_cut 1 "${lion[@]}")" = "$own" ] || die "convert there and back: another state"
-refused "only Adam's state can be written in this format" convert --to universal copy universal
+ok convert --to universal copy universal
+ok convert --to native universal lion-again
+cmp copy/iter_0000004/shard_00000.safetensors lion-again/iter_0000004/shard_00000.safetensors || die "universal: another state of Lion's"
 run 1 "${adagrad[@]}" --save sums --save-interval 2 --train-iters 2
 refused "only Adam's, SGD's and Lion's state can be written in this format" convert --to megatron sums megatron
+refused "only Adam's, SGD's and Lion's state can be written in this format" convert --to universal sums universal2
 
 # another optimizer's state
 no() { local text=$1; shift; refused "$text" pretrain-gpt "${train[@]}" --train-iters 5 --override-opt_param-scheduler "$@"; }

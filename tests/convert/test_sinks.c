@@ -693,7 +693,7 @@ static void failures(void **state)
         { { &tx_sink_deepspeed, 3, 1, 1, 1, false, true, TX_ST_F32 }, "--target-tp 3 does not divide 4 heads" },
         { { &tx_sink_deepspeed, 1, 2, 1, 2, true, true, TX_ST_F32 }, "pipeline engine has no ZeRO-2" },
         { { &tx_sink_deepspeed, 1, 1, 1, 3, false, false, TX_ST_F32 }, "no optimizer's state" },
-        { { &tx_sink_universal, 1, 1, 1, 0, false, false, TX_ST_F32 }, "holds Adam's state" },
+        { { &tx_sink_universal, 1, 1, 1, 0, false, false, TX_ST_F32 }, "holds an optimizer's state" },
     };
     fixture f;
     make_checkpoint(&gpt2_family);

@@ -107,6 +107,7 @@ static void universal(void **state)
 {
     (void)state;
     compare_all("universal_v509_z1_tp2_fp32", "universal_v509_z1_tp2_fp32", "universal", 3, 4);
+    compare_all("universal_z3_dp2_fp32", "universal_z3_dp2_fp32", "universal", 3, 4);
 }
 
 static void megatron(void **state)
@@ -316,6 +317,9 @@ static void schedules(void **state)
     lr = json_object_get(run, "lr_scheduler");
     assert_string_equal(json_string_value(json_object_get(lr, "type")), "OneCycle");
     assert_true(json_real_value(json_object_get(json_object_get(run, "opt_param_scheduler"), "max_lr")) == 0.5);
+    json_decref(run);
+    ASSERT_OK(tx__run_of(tx_py_none(a), args, NULL, &run)); /* an engine without a scheduler: nothing is compared */
+    assert_null(json_object_get(run, "opt_param_scheduler"));
     json_decref(run);
     tx_py_arena_destroy(a);
 }
