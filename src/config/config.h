@@ -213,6 +213,13 @@ tx_positions tx_config_positions(const tx_config *cfg);
 /* Whether the MLP is gated: --swiglu, --gated-activation, --glu-activation. */
 bool tx_config_is_gated(const tx_config *cfg);
 
+/* A flag of the model's shape that is given and that the args of Megatron-DeepSpeed's checkpoints have no word for;
+ * NULL: there is none. */
+const char *tx_config_not_upstreams(const tx_config *cfg);
+
+/* Norms of a layer that have --hidden-size weights. */
+int tx_config_layer_norms(const tx_config *cfg);
+
 /* The number of elements of a head that rotary embeddings rotate: Megatron's int(head * percent). */
 int64_t tx_config_rotary_dim(const tx_config *cfg);
 

@@ -91,12 +91,15 @@ static void rule_bert_has_its_own_head(const tx__check *k)
 {
     const tx_config *c = k->c;
     if (k->bad->model_type || !is_bert(k)) return;
-    const char *flag = c->output_bias               ? "output-bias"
-                       : c->logits_scale != 1       ? "logits-scale"
-                       : c->final_logit_softcap > 0 ? "final-logit-softcap"
-                                                    : NULL;
-    if (flag && !(c->logits_scale != 1 && k->bad->logits_scale))
-        tx__violate(k->v, "--model-type BERT: --%s is of a GPT's output layer, leave it out", flag);
+    const struct {
+        bool given;
+        const char *flag;
+    } own[] = { { c->output_bias, "output-bias" },
+                { c->logits_scale != 1 && !k->bad->logits_scale, "logits-scale" },
+                { c->final_logit_softcap > 0 && !k->bad->final_logit_softcap, "final-logit-softcap" } };
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (own[i].given)
+            tx__violate(k->v, "--model-type BERT: --%s is of a GPT's output layer, leave it out", own[i].flag);
 }
 
 static void rule_bert_continues_no_text(const tx__check *k)

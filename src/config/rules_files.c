@@ -51,9 +51,9 @@ static void rule_save_format_holds_the_run(const tx__check *k)
     const char *to = tx_checkpoint_format_word(c->save_format);
     bool pipeline = c->pipeline_model_parallel_size > 1;
     if (c->save_format == TX_FORMAT_NATIVE) return;
-    if (c->post_layernorm)
-        tx__violate(k->v, "--save-format %s cannot hold a --post-layernorm model; save native, and leave the flag out",
-                    to);
+    const char *own = tx_config_not_upstreams(c);
+    if (own)
+        tx__violate(k->v, "--save-format %s cannot hold a model with %s; save native, and leave the flag out", to, own);
     unsigned held = c->save_format == TX_FORMAT_DEEPSPEED ? TX_OPTIMIZER_DEEPSPEED : TX_OPTIMIZER_MEGATRON;
     if (!k->bad->optimizer && !(tx_optimizer_traits(c->optimizer) & held) && !c->no_save_optim)
         tx__violate(k->v,

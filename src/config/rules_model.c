@@ -129,7 +129,7 @@ static void rule_halves_go_together(const tx__check *k)
 static void rule_output_layer_has_a_bias(const tx__check *k)
 {
     const tx_config *c = k->c;
-    if (c->output_bias && !c->untie_embeddings_and_output_weights)
+    if (c->output_bias && !c->untie_embeddings_and_output_weights && !c->load)
         tx__violate(k->v, "--output-bias is of an output layer with weights of its own: give "
                           "--untie-embeddings-and-output-weights");
 }

@@ -54,6 +54,35 @@ bool tx_config_is_gated(const tx_config *cfg)
     return cfg->swiglu || cfg->gated_activation || cfg->glu_activation;
 }
 
+const char *tx_config_not_upstreams(const tx_config *cfg)
+{
+    const struct {
+        bool given;
+        const char *flag;
+    } own[] = { { cfg->post_layernorm, "--post-layernorm" },
+                { cfg->norm_placement > TX_NORM_PLACEMENT_PRE, "--norm-placement" },
+                { cfg->parallel_residual > TX_PARALLEL_RESIDUAL_NONE, "--parallel-residual" },
+                { cfg->residual_scale != 1, "--residual-scale" },
+                { cfg->embedding_scale != 1, "--embedding-scale" },
+                { cfg->logits_scale != 1, "--logits-scale" },
+                { cfg->final_logit_softcap > 0, "--final-logit-softcap" },
+                { cfg->relu, "--relu" },
+                { cfg->gated_activation, "--gated-activation" },
+                { cfg->add_attention_dense_bias, "--add-attention-dense-bias" },
+                { cfg->disable_attention_bias, "--disable-attention-bias" },
+                { cfg->output_bias, "--output-bias" },
+                { cfg->disable_norm_bias, "--disable-norm-bias" } };
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (own[i].given) return own[i].flag;
+    return NULL;
+}
+
+int tx_config_layer_norms(const tx_config *cfg)
+{
+    if (cfg->norm_placement == TX_NORM_PLACEMENT_BOTH) return 4;
+    return cfg->parallel_residual == TX_PARALLEL_RESIDUAL_ONE_NORM ? 1 : 2;
+}
+
 /* The type that the other two flags say where no other is given or of a checkpoint, in one word for each. */
 static void derive_positions(tx_config *c)
 {

@@ -92,10 +92,12 @@ tx_status tx__check_layout(const tx_conversion *c, unsigned trait)
 {
     TX_TRY(tx_conversion_check(c));
     TX_TRY(check_attention(c));
-    if (c->cfg->post_layernorm)
+    const char *own = tx_config_not_upstreams(c->cfg);
+    if (own)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
-                       "%s: normalises behind its layers (--post-layernorm), which Megatron's models do not",
-                       c->src->path);
+                       "%s: has %s, which Megatron-DeepSpeed's models do not and their args have no "
+                       "word for",
+                       c->src->path, own);
     TX_TRY(tx__check_positions(c));
     char names[128];
     if (c->with_optim && !(tx_optimizer_traits(c->src->optimizer) & trait))

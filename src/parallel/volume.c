@@ -138,8 +138,8 @@ static void add_norms(terms *t, const tx_volume_sizes *z)
     int64_t n = n_sums(z);
     add_adapters(t, z);
     if (z->frozen) return;
-    add(t, TX_GROUP_TENSOR, op, z->head_norms ? "gradients of a layer's 4 norms" : "gradients of a layer's 2 norms",
-        n * z->n_layers, (2 * z->norm + z->head_norms) * 4);
+    add(t, TX_GROUP_TENSOR, op, "gradients of a layer's norms", n * z->n_layers,
+        (z->layer_norms * z->norm + z->head_norms) * 4);
     if (has_pre(z)) add(t, TX_GROUP_TENSOR, op, "gradients of the embedding's norm", n, z->embedding_norm * 4);
     if (has_post(z)) add(t, TX_GROUP_TENSOR, op, "gradients of the last norm", n, z->last_norm * 4);
 }

@@ -124,6 +124,7 @@ typedef struct tx_volume_sizes {
     int64_t value, stream;      /* bytes of an activation; of a number of the residual stream */
     int64_t grad, sum;          /* of a gradient that is kept; of one that is summed over data ranks */
     int64_t norm;               /* parameters of a norm: 2 h, or h; */
+    int64_t layer_norms;        /* norms of a layer */
     int64_t embedding_norm;     /* of the embedding's, and of the last one; 0: there is none */
     int64_t last_norm;
     bool frozen;        /* of all that is trained there are only adapters: */

@@ -396,7 +396,8 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
                                       int64_t s, const tx_zero *z)
 {
     int64_t b = cfg->micro_batch_size, n_layers = 0, n_again = 0, n_gathered = 0;
-    int64_t norm = cfg->normalization == TX_NORMALIZATION_RMSNORM ? m->hidden : 2 * m->hidden;
+    bool beta = cfg->normalization != TX_NORMALIZATION_RMSNORM && !cfg->disable_norm_bias;
+    int64_t norm = beta ? 2 * m->hidden : m->hidden;
     const tx_recompute *r = &m->recompute;
     tx_batch batch = { .chunk = 0 };
     for (int k = 0; k < m->n_chunks; k++) {
@@ -427,6 +428,7 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
         .value = (int64_t)tx_dtype_size(m->dtype),
         .stream = (int64_t)tx_dtype_size(m->stream),
         .norm = norm,
+        .layer_norms = tx_config_layer_norms(cfg),
         .embedding_norm = cfg->embed_layernorm  ? 2 * m->hidden
                           : cfg->post_layernorm ? norm
                                                 : 0,

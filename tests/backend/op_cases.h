@@ -619,6 +619,7 @@ static void embedding(tx_ctx *c, const int64_t *p, results *o)
     RUN(c, embedding_fwd, .y = y, .token = token, .position = position, .type = type, .word = word, .pos = pos,
         .kind = kind, .shard = shard, .scale = scale);
     out(o, "y", y, p[8] ? 4 : p[7] ? 2 : 1);
+    if (p[8]) y = RAND(S, s, b, h); /* a product's last bit is not to be in both */
     RUN(c, embedding_bwd, .dword = dword, .dpos = dpos, .dkind = dkind, .dy = y, .token = token, .position = position,
         .type = type, .shard = shard, .scale = scale);
     out(o, "dword", dword, 16);

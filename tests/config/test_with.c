@@ -55,7 +55,7 @@ static void a_copy_keeps_the_rules(void **state)
     (void)state;
     tx_config *c = parsed(), *d = NULL;
     ASSERT_FAILS(tx_config_with(&d, c, "--micro-batch-size 3"), TX_ERR_ARG, "is not divisible by micro batch size (3)");
-    ASSERT_FAILS(tx_config_with(&d, c, "--squared-relu"), TX_ERR_ARG, "give one of the four");
+    ASSERT_FAILS(tx_config_with(&d, c, "--squared-relu"), TX_ERR_ARG, "give one of the six");
     ASSERT_FAILS(tx_config_with(&d, c, "--no-such-flag"), TX_ERR_ARG, "unknown flag");
     assert_null(d);
     tx_config_free(c);

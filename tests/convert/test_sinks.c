@@ -614,6 +614,20 @@ static void other_attention(void **state)
     }
 }
 
+static void halves_in_parallel(void **state)
+{
+    (void)state;
+    native_alone(&(family){ "pretrain-gpt", "--parallel-residual one_norm --untie-embeddings-and-output-weights "
+                                            "--output-bias " },
+                 "--parallel-residual");
+}
+
+static void norms_of_branches(void **state)
+{
+    (void)state;
+    native_alone(&(family){ "pretrain-gpt", "--norm-placement both --final-logit-softcap 30 " }, "--norm-placement");
+}
+
 /* fp16's scale, and how long it has not moved. */
 static void loss_scale(void **state)
 {
@@ -742,6 +756,8 @@ int main(void)
         SCRATCH_TEST(bert_to_huggingface),
         SCRATCH_TEST(post_layernorm),
         SCRATCH_TEST(other_attention),
+        SCRATCH_TEST(halves_in_parallel),
+        SCRATCH_TEST(norms_of_branches),
         SCRATCH_TEST(release),
         SCRATCH_TEST(failures),
         SCRATCH_TEST(no_memory),

@@ -31,6 +31,13 @@
 #define LIKE_GPT_OSS                                                                                    \
     LIKE_LLAMA "--window-size 70 --window-attn-skip-freq 2 --attention-logit-softcap 5 --softmax-type " \
                "learnable --attention-scale 0.2 "
+#define LIKE_GEMMA2                                                                             \
+    MODEL_SIZES "--normalization rmsnorm --gated-activation gelu_tanh --ffn-hidden-size 48 "    \
+                "--disable-bias-linear --use-rotary-position-embeddings --norm-placement both " \
+                "--embedding-scale 5 --residual-scale 0.8 --final-logit-softcap 4 --logits-scale 0.7 "
+#define LIKE_PHI                                                                         \
+    MODEL_SIZES "--parallel-residual one_norm --output-bias --disable-norm-bias --relu " \
+                "--untie-embeddings-and-output-weights --use-rotary-position-embeddings "
 #define LIKE_MIXTRAL                                                           \
     LIKE_LLAMA "--num-experts 6 --moe-router-topk 2 --moe-ffn-hidden-size 16 " \
                "--moe-shared-expert-intermediate-size 8 --moe-shared-expert-gate "

@@ -114,6 +114,15 @@ static const axis_choice model_choices[] = {
     { "documents", "--num-attention-heads 4 --reset-attention-mask --reset-position-ids --eod-mask-loss" },
     { "smooth", "--num-attention-heads 4 --label-smoothing 0.1 --untie-embeddings-and-output-weights" },
     { "z-loss", "--num-attention-heads 4 --z-loss-weight 0.1" },
+    { "neox", "--num-attention-heads 4 --parallel-residual two_norms --use-rotary-position-embeddings "
+              "--untie-embeddings-and-output-weights --residual-scale 0.7" },
+    { "phi", "--num-attention-heads 4 --parallel-residual one_norm --untie-embeddings-and-output-weights --output-bias "
+             "--disable-attention-bias --disable-norm-bias --relu" },
+    { "gemma2", "--num-attention-heads 8 --num-key-value-heads 4 --norm-placement both --gated-activation gelu_tanh "
+                "--normalization rmsnorm --disable-bias-linear --use-rotary-position-embeddings --embedding-scale 6 "
+                "--final-logit-softcap 3" },
+    { "olmo2", "--num-attention-heads 4 --norm-placement branch --swiglu --normalization rmsnorm --disable-bias-linear "
+               "--use-rotary-position-embeddings --logits-scale 0.5" },
     /* In half precision a token whose experts are nearly even may choose others in another layout: in fp32 alone. */
     { "mixtral", "--num-attention-heads 4 --num-experts 4 --moe-router-topk 2 --moe-ffn-hidden-size 32 --swiglu "
                  "--moe-aux-loss-coeff 0.05 --moe-z-loss-coeff 0.01 --disable-bias-linear" },
@@ -297,6 +306,11 @@ static inline bool are_passed_by(const char *model, int routing)
     return !strstr(model, "--num-experts") && (routing == 1 || !strstr(model, "--post-layernorm"));
 }
 
+static inline bool is_gated(const char *model)
+{
+    return strstr(model, "--swiglu") || strstr(model, "--gated-activation");
+}
+
 /* Whether two choices go together. */
 static inline bool go_together(int a, int i, int b, int k)
 {
@@ -319,7 +333,7 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == OPTIMIZER && b == OFFLOAD && k) return strcmp(optimizer_choices[i].flags, ADAFACTOR) != 0;
     if (a == OPTIMIZER && b == CLIP && k) return !magnifies_rounding(i);
     if (a == MODEL && b == CLIP && k) return !strstr(axes[MODEL].choice[i].flags, "--qk-layernorm");
-    if (a == MODEL && b == ADAPTERS && k == 3 && !strstr(axes[MODEL].choice[i].flags, "--swiglu")) return false;
+    if (a == MODEL && b == ADAPTERS && k == 3 && !is_gated(axes[MODEL].choice[i].flags)) return false;
     if (a == MODEL && b == ADAPTERS && k)
         return !strstr(axes[MODEL].choice[i].flags, "--num-experts") && !strstr(axes[MODEL].choice[i].flags, "BERT");
     if (a == CLIP && b == ADAPTERS && k) return !i;

@@ -128,6 +128,8 @@ static const struct layout {
     { LIKE_LLAMA, 1, 4, "" },
     { LIKE_BLOOM, 2, 2, "" },
     { LIKE_BLOOM, 4, 1, "" },
+    { LIKE_GEMMA2, 2, 2, "" },
+    { LIKE_PHI, 4, 1, "" },
     { LIKE_MIXTRAL, 2, 1, "" },
     { LIKE_MIXTRAL, 1, 2, "" },
     { LIKE_DEEPSPEED, 2, 2, "" },
