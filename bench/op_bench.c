@@ -6,8 +6,9 @@
  *      TX_CPU_ISA=avx2 op_bench ...
  *
  *  Attention is timed causal, over all keys, and over all keys where about half of them pad; on a GPU causal, of 1024
- *  positions, those with dropout too, and of 8192. There a run is ten calls one behind the other, from an idle device to an idle device.
- *  The type is that of values and of the residual stream (backend/ops.h). Without the last word all are timed.
+ *  positions, those with dropout too, and of 8192. There a run is ten calls one behind the other, from an idle device
+ * to an idle device. The type is that of values and of the residual stream (backend/ops.h). Without the last word all
+ * are timed.
  *
  *  `make bench` in the build folder builds it.
  */
@@ -110,8 +111,8 @@ static tx_tensor view(void *base, int64_t first, int64_t s, int64_t b, int64_t g
 
 typedef enum keys { CAUSAL, ALL, PADDED } keys;
 
-/* What is counted is what queries see. */
-static void attention(int64_t b, int64_t s, keys kind, uint32_t drop)
+/* What is counted is what queries see.   @window 0: all before them */
+static void attention(int64_t b, int64_t s, keys kind, uint32_t drop, int64_t window)
 {
     const int64_t heads = H / D;
     void *x = numbers(V, s * b * 3 * H), *g = numbers(V, s * b * 3 * H), *o = numbers(V, s * b * H),
@@ -127,23 +128,25 @@ static void attention(int64_t b, int64_t s, keys kind, uint32_t drop)
         keys_of = (int32_t)(kind == PADDED ? (2 * i + 1) * s / (2 * b) : s); /* evenly over all lengths */
         check(tx_device_write(ctx.device, n + i, &keys_of, sizeof keys_of));
         pairs += kind == CAUSAL ? s * (s + 1) / 2 : s * keys_of;
+        if (window && window < s) pairs -= (s - window - 1) * (s - window) / 2;
     }
     tx_tensor n_keys = tx_tensor1(kind == PADDED ? n : NULL, TX_I32, b);
     bool causal = kind == CAUSAL;
     double flop = 4.0 * (double)(heads * D) * (double)pairs;
     char name[64], how[40];
     snprintf(how, sizeof how, "%s%s", (const char *[]){ "", " all keys", " padded" }[kind], drop ? " dropout" : "");
+    if (window) snprintf(how, sizeof how, " window %d", (int)window);
     snprintf(name, sizeof name, "attention_fwd b=%d s=%d%s", (int)b, (int)s, how);
     BENCH(name, flop, "GFLOP/s", attention_fwd, .o = y, .lse = l, .q = q, .k = k, .v = v, .scale = 0.125,
-          .causal = causal, .mask = mask, .n_keys = n_keys);
+          .causal = causal, .mask = mask, .n_keys = n_keys, .kind.window = window);
     snprintf(name, sizeof name, "attention_bwd b=%d s=%d%s", (int)b, (int)s, how);
     BENCH(name, 2.5 * flop, "GFLOP/s", attention_bwd, .dq = dq, .dk = dk, .dv = dv, .do_ = y, .o = y, .lse = l, .q = q,
-          .k = k, .v = v, .scale = 0.125, .causal = causal, .mask = mask, .n_keys = n_keys);
+          .k = k, .v = v, .scale = 0.125, .causal = causal, .mask = mask, .n_keys = n_keys, .kind.window = window);
     if (!drop && kind == CAUSAL) {
         tx_tensor q1 = tx_slice_rows(q, s - 1, 1), o1 = tx_slice_rows(y, s - 1, 1);
-        snprintf(name, sizeof name, "attention_fwd b=%d 1 of %d", (int)b, (int)s);
-        BENCH(name, values(2.0 * (double)(s * b * H)), "GB/s", attention_fwd, .o = o1, .q = q1, .k = k, .v = v,
-              .scale = 0.125, .causal = true);
+        snprintf(name, sizeof name, "attention_fwd b=%d 1 of %d%s", (int)b, (int)s, how);
+        BENCH(name, values(2.0 * (double)((window && window < s ? window + 1 : s) * b * H)), "GB/s", attention_fwd,
+              .o = o1, .q = q1, .k = k, .v = v, .scale = 0.125, .causal = true, .kind.window = window);
     }
     give(x), give(g), give(o), give(lse), give(n);
 }
@@ -309,15 +312,18 @@ int main(int argc, char **argv)
     if (!only || !strcmp(only, "attention")) {
         if (ctx.device) {
             int64_t s = tokens < 1024 ? tokens : 1024;
-            attention(tokens / s, s, CAUSAL, 0);
-            attention(tokens / s, s, CAUSAL, 6554);
-            if (tokens >= 8192) attention(tokens / 8192, 8192, CAUSAL, 0);
+            attention(tokens / s, s, CAUSAL, 0, 0);
+            attention(tokens / s, s, CAUSAL, 6554, 0);
+            if (tokens >= 8192) attention(tokens / 8192, 8192, CAUSAL, 0, 0);
+            if (tokens >= 8192) attention(tokens / 8192, 8192, CAUSAL, 0, 256);
         } else {
             for (keys kind = CAUSAL; kind <= PADDED; kind++)
                 for (int64_t s = kind == CAUSAL ? 256 : 128; s <= (kind == CAUSAL ? 1024 : 512); s *= 2)
-                    attention(tokens >= s ? tokens / s : 1, s, kind, 0);
-            attention(tokens >= 256 ? tokens / 256 : 1, 256, CAUSAL, 6554);
-            attention(tokens >= 256 ? tokens / 256 : 1, 256, ALL, 6554);
+                    attention(tokens >= s ? tokens / s : 1, s, kind, 0, 0);
+            attention(tokens >= 256 ? tokens / 256 : 1, 256, CAUSAL, 6554, 0);
+            attention(tokens >= 256 ? tokens / 256 : 1, 256, ALL, 6554, 0);
+            for (int64_t window = 0; window <= 256 && tokens >= 4096; window += 256)
+                attention(tokens / 4096, 4096, CAUSAL, 0, window);
         }
     }
     if (!only || !strcmp(only, "rows")) rows(tokens);

@@ -78,8 +78,8 @@ static void assert_forward(rig *r, const float *logits, int64_t n)
 }
 
 #define DROPS_NONE LIKE_DEEPSPEED "--disable-moe-token-dropping "
-static const char *const shapes[] = { LIKE_GPT2, LIKE_LLAMA,   LIKE_BLOOM, LIKE_GEMMA2,
-                                      LIKE_PHI,  LIKE_MIXTRAL, DROPS_NONE, LIKE_OLMO };
+static const char *const shapes[] = { LIKE_GPT2, LIKE_LLAMA,   LIKE_BLOOM,   LIKE_GEMMA2, LIKE_PHI,
+                                      LIKE_OLMO, LIKE_MIXTRAL, LIKE_GPT_OSS, DROPS_NONE };
 
 static void one_by_one_is_all_at_once(void **state)
 {

@@ -130,6 +130,7 @@ static const struct layout {
     { LIKE_BLOOM, 4, 1, "" },
     { LIKE_GEMMA2, 2, 2, "" },
     { LIKE_PHI, 4, 1, "" },
+    { LIKE_GPT_OSS, 2, 2, "" },
     { LIKE_MIXTRAL, 2, 1, "" },
     { LIKE_MIXTRAL, 1, 2, "" },
     { LIKE_DEEPSPEED, 2, 2, "" },
