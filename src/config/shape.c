@@ -14,9 +14,10 @@ static void drop(json_t *o, bool meaningless, const char *const *names)
 }
 
 static const char *const of_gelu[] = { "bias_gelu_fusion", "openai_gelu", NULL };
-static const char *const of_rope[] = { "rotary_percent",   "rope_theta",         "rotary_interleaved",
-                                       "no_rope_freq",     "window_rotary_base", "rope_scaling_type",
-                                       NULL };
+static const char *const of_rope[] = {
+    "rotary_percent",    "rope_theta", "rotary_interleaved", "no_rope_freq", "window_rotary_base",
+    "rope_scaling_type", NULL
+};
 static const char *const of_scaling[] = { "rope_scaling_factor",
                                           "rope_original_positions",
                                           "rope_low_freq_factor",
@@ -29,9 +30,12 @@ static const char *const of_scaling[] = { "rope_scaling_factor",
                                           "yarn_correction_range_round_to_int",
                                           NULL };
 static const char *const of_llama3[] = { "rope_low_freq_factor", "rope_high_freq_factor", NULL };
-static const char *const of_yarn[] = { "yarn_beta_fast",      "yarn_beta_slow",
-                                       "yarn_attention_factor", "yarn_mscale",
-                                       "yarn_mscale_all_dim", "yarn_correction_range_round_to_int",
+static const char *const of_yarn[] = { "yarn_beta_fast",
+                                       "yarn_beta_slow",
+                                       "yarn_attention_factor",
+                                       "yarn_mscale",
+                                       "yarn_mscale_all_dim",
+                                       "yarn_correction_range_round_to_int",
                                        NULL };
 static const char *const of_originals[] = { "rope_original_positions", NULL };
 static const char *const of_mscale[] = { "yarn_mscale", "yarn_mscale_all_dim", NULL };

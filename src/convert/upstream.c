@@ -333,12 +333,19 @@ static json_t *default_of(const char *field, json_t *ours)
 
 static bool is_left_out(const char *field)
 {
-    static const char *const left[] = {
-        "vocab_size",  "pad_vocab_size_to",    "megatron_padded_logits",  "data_order",  "tokenizer_type",
-        "model_type",  "post_layernorm",       "position_embedding_type", "num_experts", "moe_layer_freq",
-        "window_size", "window_attn_skip_freq",
-        "no_rope_freq"
-    };
+    static const char *const left[] = { "vocab_size",
+                                        "pad_vocab_size_to",
+                                        "megatron_padded_logits",
+                                        "data_order",
+                                        "tokenizer_type",
+                                        "model_type",
+                                        "post_layernorm",
+                                        "position_embedding_type",
+                                        "num_experts",
+                                        "moe_layer_freq",
+                                        "window_size",
+                                        "window_attn_skip_freq",
+                                        "no_rope_freq" };
     for (size_t i = 0; i < sizeof left / sizeof *left; i++)
         if (!strcmp(field, left[i])) return true;
     return false;

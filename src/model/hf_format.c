@@ -10,12 +10,14 @@
 #include "config/config.h"
 #include "nn/lora.h"
 
+/* clang-format off */
 /* A model is the first of these that has its options. Of one model_type in a row, those with a sign first. */
 #define FAMILIES(F)                                                                                                  \
-    F(gpt2) F(llama) F(qwen2) F(qwen3) F(mixtral) F(qwen2_moe) F(qwen3_moe) F(olmoe) F(mistral) F(seed_oss) F(helium)          \
+    F(gpt2) F(llama) F(qwen2) F(qwen3) F(mixtral) F(qwen2_moe) F(qwen3_moe) F(olmoe) F(mistral) F(seed_oss) F(helium) \
     F(granite) F(smollm3) F(stablelm) F(phi3) F(arcee) F(nemotron) F(olmo2) F(olmo3) F(exaone4) F(gemma) F(gemma2)    \
     F(gemma3) F(cohere) F(cohere2) F(gpt_neox) F(gptj) F(phi) F(falcon_two) F(falcon) F(bloom) F(mpt) F(opt)          \
     F(gpt_bigcode) F(starcoder2) F(bert) F(bert_masked) F(megatron_bert) F(megatron_bert_masked)
+/* clang-format on */
 #define DECLARE(name) extern const tx_hf_format tx_hf_##name;
 #define LIST(name)    &tx_hf_##name,
 FAMILIES(DECLARE)
@@ -78,8 +80,7 @@ static tx_status plain_config(const tx_hf_format *f, json_t **out, const tx_mode
 {
     json_t *o = json_pack("{ss sI}", "model_type", f->model_type, "vocab_size", (json_int_t)m->n_valid);
     tx_status st = o ? TX_OK : TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
-    if (!st && f->architecture)
-        st = tx_hf_say(o, "architectures", json_pack("[s]", f->architecture));
+    if (!st && f->architecture) st = tx_hf_say(o, "architectures", json_pack("[s]", f->architecture));
     if (!st) st = tx_hf_keys_write(f->keys, o, m->shape->options);
     if (st)
         json_decref(o);

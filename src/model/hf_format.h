@@ -22,8 +22,8 @@ typedef enum tx_hf_rows {
     TX_HF_FIRST, /* the first half */
     TX_HF_SECOND,
     TX_HF_BEHIND_2, /* all, behind two rows there that are no position's and are written as 0 */
-    TX_HF_SEGMENTS /* none: its rows are what two kinds of segments add to every token. The first is added to all of
-                    * ours, as the model has one segment; there it is 0 then */
+    TX_HF_SEGMENTS  /* none: its rows are what two kinds of segments add to every token. The first is added to all of
+                     * ours, as the model has one segment; there it is 0 then */
 } tx_hf_rows;
 
 /* A row of a table: one tensor there. A parameter of ours that is cut in several has several rows. '#' in both names is
@@ -74,7 +74,7 @@ tx_status tx_hf_format_find(const tx_hf_format **out, const char *model_type, tx
  * model with its options; the message says what the nearest one lacks. */
 tx_status tx_hf_format_of(const tx_hf_format **out, const tx_model *m);
 
-/* The families by number, from 0; NULL behind the last. */
+/* for tests: all families, by number from 0, to feed each a hostile config.json; NULL behind the last. */
 const tx_hf_format *tx_hf_format_at(int i);
 
 /* One tensor there. */

@@ -135,7 +135,7 @@ tx_status tx_hf_say(json_t *config, const char *key, json_t *value)
 static bool is_neutral(const json_t *v)
 {
     if (json_is_number(v)) return json_number_value(v) == 0;
-    return json_is_null(v) || json_is_false(v) || (json_is_string(v) && !strcmp(json_string_value(v), "none"));
+    return json_is_null(v) || json_is_false(v);
 }
 
 tx_status tx_hf_put(json_t *options, const char *option, json_t *value)

@@ -13,20 +13,20 @@
 #include "base/status.h"
 
 typedef enum tx_hf_kind {
-    TX_HF_LAST,     /* ends a table */
-    TX_HF_HAS,      /* no member: every model of the family has this value of the option */
-    TX_HF_SIZE,     /* a positive whole number */
-    TX_HF_SIZE_OR,  /* the same; left out or null: what --ffn-hidden-size, --kv-channels and --num-key-value-heads are
-                     * then */
-    TX_HF_NUMBER,   /* a number; null: 0, which with an `also` is written so */
-    TX_HF_OVER,     /* 1 over the option */
-    TX_HF_ROOT,     /* the option is 1 over its root */
-    TX_HF_SWITCH,   /* true or false */
-    TX_HF_UNLESS,   /* the option is its contrary */
-    TX_HF_WORD,     /* a word, with what options are then; or true and false, as the first choice's word says */
-    TX_HF_ONLY,     /* must be this value, which is written; left out it is the one of `also`, or this */
-    TX_HF_FREE,     /* says nothing about the model; with a value, that is written */
-    TX_HF_COMPUTED  /* read and written by functions */
+    TX_HF_LAST,    /* ends a table */
+    TX_HF_HAS,     /* no member: every model of the family has this value of the option */
+    TX_HF_SIZE,    /* a positive whole number */
+    TX_HF_SIZE_OR, /* the same; left out or null: what --ffn-hidden-size, --kv-channels and --num-key-value-heads are
+                    * then */
+    TX_HF_NUMBER,  /* a number; null: 0, which with an `also` is written so */
+    TX_HF_OVER,    /* 1 over the option */
+    TX_HF_ROOT,    /* the option is 1 over its root */
+    TX_HF_SWITCH,  /* true or false */
+    TX_HF_UNLESS,  /* the option is its contrary */
+    TX_HF_WORD,    /* a word, with what options are then; or true and false, as the first choice's word says */
+    TX_HF_ONLY,    /* must be this value, which is written; left out it is the one of `also`, or this */
+    TX_HF_FREE,    /* says nothing about the model; with a value, that is written */
+    TX_HF_COMPUTED /* read and written by functions */
 } tx_hf_kind;
 
 /* A word there, and what of the options it stands for. */
@@ -83,7 +83,7 @@ tx_status tx_hf_keys_write(const tx_hf_key *keys, json_t *config, const json_t *
 /* A member, also of a member; NULL: there is none. */
 const json_t *tx_hf_get(const json_t *config, const char *key);
 
-/* Takes `value` (NULL: no memory). An option that there is not is refused but for 0, false, null and "none". */
+/* Takes `value` (NULL: no memory). An option that there is not is refused but for 0, false and null. */
 tx_status tx_hf_put(json_t *options, const char *option, json_t *value);
 /* The same of config.json. */
 tx_status tx_hf_say(json_t *config, const char *key, json_t *value);

@@ -97,10 +97,10 @@ typedef struct tx_batch_rule {
 typedef struct tx_model {
     const struct tx_model_type *type;
     struct tx_model_shape *shape; /* owned; NULL of a user-defined model */
-    tx_params params; /* of this rank */
-    tx_stack stack;   /* its layers on this rank */
-    tx_dtype dtype;   /* of parameters and activations */
-    tx_dtype stream;  /* of the residual stream: dtype, or fp32 */
+    tx_params params;             /* of this rank */
+    tx_stack stack;               /* its layers on this rank */
+    tx_dtype dtype;               /* of parameters and activations */
+    tx_dtype stream;              /* of the residual stream: dtype, or fp32 */
     int64_t n_layers, hidden, n_heads, max_positions;
     tx_positions positions; /* learned: a table of max_positions, nothing can be longer */
     bool lengths_matter;    /* to rotary positions: of a longer text they are others (dynamic NTK) */
@@ -109,9 +109,9 @@ typedef struct tx_model {
     int64_t ffn, mlp_in; /* width inside the MLP, and rows of its first matrix: twice as many with a gate */
     double mlp_products; /* multiply-adds of a token in the feed-forward half of a layer, in the mean over all layers */
     int64_t window, n_windowed; /* --window-size, and how many layers of the whole model have it */
-    tx_moe_shape experts; /* of the first layer that has some; n_experts 1: none has */
-    int64_t vocab_size;   /* real tokens: what the tokenizer has */
-    int64_t vocab_padded; /* rows of the embedding: a multiple of --make-vocab-size-divisible-by */
+    tx_moe_shape experts;       /* of the first layer that has some; n_experts 1: none has */
+    int64_t vocab_size;         /* real tokens: what the tokenizer has */
+    int64_t vocab_padded;       /* rows of the embedding: a multiple of --make-vocab-size-divisible-by */
     int64_t n_valid;      /* columns that take part in the softmax: vocab_size, or vocab_padded as upstream does */
     bool frozen;          /* but for adapters nothing is trained: backward makes no gradients of weights */
     double head_products; /* multiply-adds of the head's matrix products, for each position of the sequence */

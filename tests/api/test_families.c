@@ -1,8 +1,8 @@
 /* labels: golden */
 /* Hugging Face's families (tests/data/families): loaded without a flag that names them, logits, loss and gradients are
- * those of transformers in fp64, so are 100 ids of a greedy continuation over the cache; and through a native checkpoint
- * and back every tensor has the same bytes and config.json says the same model.
- * TX_FAMILY names one to run alone. */
+ * those of transformers in fp64, so are 100 ids of a greedy continuation over the cache; and through a native
+ * checkpoint and back every tensor has the same bytes and config.json says the same model. TX_FAMILY names one to run
+ * alone. */
 #include "decoder_logits.h"
 
 #include "api/engine_internal.h"
@@ -14,12 +14,48 @@
 enum { B = 2, S = 24, V = 64, PROMPT = 12, NEW = 100, MAX_GRAD = 200000 };
 
 static const char *const families[] = {
-    "gpt2",           "llama",         "llama_biases",    "llama3",     "llama_linear", "llama_dynamic", "qwen2",
-    "qwen2_window",   "qwen3",         "qwen3_yarn",      "mistral",    "seed_oss",     "helium",        "granite",
-    "smollm3",        "stablelm_parallel", "phi3",        "arcee",      "nemotron",     "olmo2",         "olmo3",
-    "exaone4",        "gemma",         "gemma2",          "gemma3",     "cohere",       "cohere2",       "gpt_neox",
-    "gpt_neox_serial", "gptj",         "phi",             "falcon_7b",  "falcon_40b",   "falcon_11b",    "falcon_serial",
-    "bloom",          "mpt",           "opt",             "gpt_bigcode", "starcoder2",  "mixtral_window", "olmoe",
+    "gpt2",
+    "llama",
+    "llama_biases",
+    "llama3",
+    "llama_linear",
+    "llama_dynamic",
+    "qwen2",
+    "qwen2_window",
+    "qwen3",
+    "qwen3_yarn",
+    "mistral",
+    "seed_oss",
+    "helium",
+    "granite",
+    "smollm3",
+    "stablelm_parallel",
+    "phi3",
+    "arcee",
+    "nemotron",
+    "olmo2",
+    "olmo3",
+    "exaone4",
+    "gemma",
+    "gemma2",
+    "gemma3",
+    "cohere",
+    "cohere2",
+    "gpt_neox",
+    "gpt_neox_serial",
+    "gptj",
+    "phi",
+    "falcon_7b",
+    "falcon_40b",
+    "falcon_11b",
+    "falcon_serial",
+    "bloom",
+    "mpt",
+    "opt",
+    "gpt_bigcode",
+    "starcoder2",
+    "mixtral_window",
+    "olmoe",
 };
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
 
@@ -75,8 +111,7 @@ static double compare_logits(tx_engine *e, const int32_t *tokens, const tx_safet
     for (int j = 0; j < B; j++)
         for (int k = 1; k <= S; k++) {
             logits_behind(d, tokens + j * (S + 1), k, got);
-            for (int v = 0; v < V; v++)
-                most = fmax(most, fabs((double)got[v] - (double)want[(j * S + k - 1) * V + v]));
+            for (int v = 0; v < V; v++) most = fmax(most, fabs((double)got[v] - (double)want[(j * S + k - 1) * V + v]));
         }
     tx_decoder_destroy(d);
     return most;

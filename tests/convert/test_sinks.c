@@ -402,8 +402,7 @@ static void alibi(void **state)
     const family of = { "pretrain-gpt", "--position-embedding-type alibi --embed-layernorm " };
     const layout list[] = { { &tx_sink_megatron, 2, 2, 1, 0, false, true, TX_ST_F32 },
                             { &tx_sink_deepspeed, 2, 2, 3, 1, true, true, TX_ST_F16 },
-                            { &tx_sink_universal, 1, 1, 1, 0, false, true, TX_ST_F32 },
-                            { &tx_sink_huggingface, 1, 1, 1, 0, false, false, TX_ST_F32 } };
+                            { &tx_sink_universal, 1, 1, 1, 0, false, true, TX_ST_F32 } };
     make_checkpoint(&of);
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) goes_through(&of, &list[i]);
 }

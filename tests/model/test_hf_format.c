@@ -98,10 +98,12 @@ static void what_is_refused(void **state)
         assert_null(o);
     }
     const tx_hf_format *none;
-    ASSERT_FAILS(tx_hf_format_find(&none, "mamba", NULL, NULL), TX_ERR_UNSUPPORTED,
-                 "there are: gpt2, llama, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, olmoe, mistral, seed_oss, helium, granite, "
-                 "smollm3, stablelm, phi3, arcee, nemotron, olmo2, olmo3, exaone4, gemma, gemma2, gemma3_text, cohere, "
-                 "cohere2, gpt_neox, gptj, phi, falcon, bloom, mpt, opt, gpt_bigcode, starcoder2, bert, megatron-bert)");
+    ASSERT_FAILS(
+        tx_hf_format_find(&none, "mamba", NULL, NULL), TX_ERR_UNSUPPORTED,
+        "there are: gpt2, llama, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, olmoe, mistral, seed_oss, "
+        "helium, granite, "
+        "smollm3, stablelm, phi3, arcee, nemotron, olmo2, olmo3, exaone4, gemma, gemma2, gemma3_text, cohere, "
+        "cohere2, gpt_neox, gptj, phi, falcon, bloom, mpt, opt, gpt_bigcode, starcoder2, bert, megatron-bert)");
     ASSERT_FAILS(tx_hf_format_find(&none, NULL, NULL, NULL), TX_ERR_UNSUPPORTED, "model_type");
 }
 

@@ -89,13 +89,13 @@ static const tx_hf_choice activations[] = {
             TX_HF_COUNT("num_attention_heads", "num_attention_heads"),                                                \
             TX_HF_COUNT("ffn_hidden_size", "intermediate_size"),                                                      \
             TX_HF_COUNT("max_position_embeddings", "max_position_embeddings"),                                        \
-            TX_HF_ONE_OF("hidden_act", activations, "gelu"), TX_HF_NUM("layernorm_epsilon", "layer_norm_eps", "1e-12"), \
-            TX_HF_IS("post_layernorm", post), TX_HF_IS("bert_binary_head", binary),                                   \
-            TX_HF_MUST("position_embedding_type", "\"absolute\""), TX_HF_MUST("is_decoder", "false"),                 \
-            TX_HF_MUST("add_cross_attention", "false"), TX_HF_MUST("tie_word_embeddings", "true"),                    \
-            TX_HF_MUST("type_vocab_size", "2"), TX_HF_ANY("directionality"), TX_HF_ANY("pooler_fc_size"),             \
-            TX_HF_ANY("pooler_num_attention_heads"), TX_HF_ANY("pooler_num_fc_layers"),                               \
-            TX_HF_ANY("pooler_size_per_head"), TX_HF_ANY("pooler_type"), TX_HF_END                                    \
+            TX_HF_ONE_OF("hidden_act", activations, "gelu"),                                                          \
+            TX_HF_NUM("layernorm_epsilon", "layer_norm_eps", "1e-12"), TX_HF_IS("post_layernorm", post),              \
+            TX_HF_IS("bert_binary_head", binary), TX_HF_MUST("position_embedding_type", "\"absolute\""),              \
+            TX_HF_MUST("is_decoder", "false"), TX_HF_MUST("add_cross_attention", "false"),                            \
+            TX_HF_MUST("tie_word_embeddings", "true"), TX_HF_MUST("type_vocab_size", "2"),                            \
+            TX_HF_ANY("directionality"), TX_HF_ANY("pooler_fc_size"), TX_HF_ANY("pooler_num_attention_heads"),        \
+            TX_HF_ANY("pooler_num_fc_layers"), TX_HF_ANY("pooler_size_per_head"), TX_HF_ANY("pooler_type"), TX_HF_END \
     }
 static const tx_hf_key post_keys[] = KEYS("true", "true"), post_keys_masked[] = KEYS("true", "false"),
                        pre_keys[] = KEYS("false", "true"), pre_keys_masked[] = KEYS("false", "false");
@@ -112,7 +112,7 @@ static tx_status more(json_t *config, const tx_model *m)
     const tx_block *b = &g->t.block[0];
     if (b->mlp.activation != g->activation)
         tx_warn("this model's layers have the tanh form of GELU and its masked-LM head, as Megatron's, the erf "
-                     "form; Hugging Face has one hidden_act for both, gelu_new here: its logits differ a little");
+                "form; Hugging Face has one hidden_act for both, gelu_new here: its logits differ a little");
     TX_TRY(tx_hf_say(config, "architectures", json_pack("[s]", class_of(g))));
     TX_TRY(tx_hf_say(config, "hidden_dropout_prob", json_real(b->p_drop)));
     TX_TRY(tx_hf_say(config, "attention_probs_dropout_prob", json_real(b->attn.p_drop)));
@@ -125,7 +125,7 @@ extern const tx_hf_format tx_hf_bert, tx_hf_bert_masked, tx_hf_megatron_bert,
 #define FORMAT(type, mark, tops, layers_, extras, keys_)                                                              \
     {                                                                                                                 \
         .model_type = type, .sign = mark, .model = "BERT", .prefix = "bert.", .layers = "encoder.layer", .top = tops, \
-        .layer = layers_, .extra = extras, .old = old, .partial = partial, .keys = keys_, .more = more               \
+        .layer = layers_, .extra = extras, .old = old, .partial = partial, .keys = keys_, .more = more                \
     }
 #define SIGN "cls.seq_relationship.weight"
 

@@ -1,5 +1,5 @@
-/* bloom_hf.c - Hugging Face's relatives of GPT-2 and GPT-3 whose matrices are [out, in] there as here: BloomForCausalLM,
- * OPTForCausalLM, MptForCausalLM, GPTBigCodeForCausalLM (SantaCoder, StarCoder) and
+/* bloom_hf.c - Hugging Face's relatives of GPT-2 and GPT-3 whose matrices are [out, in] there as here:
+ * BloomForCausalLM, OPTForCausalLM, MptForCausalLM, GPTBigCodeForCausalLM (SantaCoder, StarCoder) and
  * Starcoder2ForCausalLM. */
 #include "model/gpt/llama_like.h"
 
@@ -106,7 +106,8 @@ static tx_status read_mpt(json_t *o, const json_t *config)
 {
     int64_t ratio, n = tx_hf_size(o, "num_attention_heads");
     TX_TRY(tx_hf_get_size_or(config, "expansion_ratio", 4, &ratio));
-    if (ratio != 4) return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: \"expansion_ratio\" must be 4, as the class has it");
+    if (ratio != 4)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: \"expansion_ratio\" must be 4, as the class has it");
     if (n & (n - 1))
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "config.json: an mpt of %lld \"n_heads\" is not built, whose slopes are in another order than "
@@ -243,10 +244,10 @@ static const tx_hf_key starcoder2_keys[] = {
 
 extern const tx_hf_format tx_hf_bloom, tx_hf_mpt, tx_hf_opt, tx_hf_gpt_bigcode,
     tx_hf_starcoder2; /* hf_format.c lists them */
-#define FORMAT(type, class, prefix_, layers_, top_, layer_, keys_)                                             \
-    {                                                                                                          \
-        .model_type = type, .architecture = class "ForCausalLM", .model = "GPT", .prefix = prefix_,            \
-        .layers = layers_, .top = top_, .layer = layer_, .extra = extra, .keys = keys_                         \
+#define FORMAT(type, class, prefix_, layers_, top_, layer_, keys_)                                                     \
+    {                                                                                                                  \
+        .model_type = type, .architecture = class "ForCausalLM", .model = "GPT", .prefix = prefix_, .layers = layers_, \
+        .top = top_, .layer = layer_, .extra = extra, .keys = keys_                                                    \
     }
 
 const tx_hf_format tx_hf_bloom = FORMAT("bloom", "Bloom", "transformer.", "h", bloom_top, bloom_layer, bloom_keys);

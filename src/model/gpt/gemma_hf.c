@@ -33,14 +33,14 @@ tx_status tx__root_of_width_read(json_t *o, const json_t *config)
 }
 
 /* The width of a head is 256 where it is left out; files say it. */
-#define GEMMA                                                                                                     \
-    TX__LLAMA_SIZES, TX__GROUPS, TX__TURNED, TX__RMSNORM("1e-6"), TX_HF_IS("apply_layernorm_1p", "true"),         \
-        TX_HF_IS("add_bias_linear", "false"), TX_HF_COUNT("kv_channels", "head_dim"), TX__TIED("true"),           \
-        TX__NO_TOKENS, TX_HF_MUST("attention_bias", "false"), TX_HF_MUST("use_bidirectional_attention", "false"), \
+#define GEMMA                                                                                                          \
+    TX__LLAMA_SIZES, TX__GROUPS, TX__TURNED, TX__RMSNORM("1e-6"), TX_HF_IS("apply_layernorm_1p", "true"),              \
+        TX_HF_IS("add_bias_linear", "false"), TX_HF_COUNT("kv_channels", "head_dim"), TX__TIED("true"), TX__NO_TOKENS, \
+        TX_HF_MUST("attention_bias", "false"), TX_HF_MUST("use_bidirectional_attention", "false"),                     \
         TX_HF_BY("hidden_size", tx__root_of_width_read, NULL)
-#define GEMMA_2                                                                                              \
-    GEMMA, TX_HF_IS("norm_placement", "\"both\""), TX_HF_ANY("hidden_act"),                                  \
-        TX_HF_ONE_OF("hidden_activation", tx__hf_geglu, "gelu_pytorch_tanh"),                                \
+#define GEMMA_2                                                               \
+    GEMMA, TX_HF_IS("norm_placement", "\"both\""), TX_HF_ANY("hidden_act"),   \
+        TX_HF_ONE_OF("hidden_activation", tx__hf_geglu, "gelu_pytorch_tanh"), \
         TX_HF_INVERSE_ROOT("attention_scale", "query_pre_attn_scalar", "256")
 
 static const tx_hf_key gemma[] = { GEMMA, TX_HF_ONE_OF("hidden_act", tx__hf_geglu, "gelu_pytorch_tanh"),
@@ -61,10 +61,10 @@ static const tx_hf_key gemma3[] = { GEMMA_2,
                                     TX_HF_END };
 
 /* One norm without a bias for both branches. */
-#define COHERE                                                                                                 \
-    TX__LLAMA_SIZES, TX__GROUPS, TX__TURNED, TX__LAYERNORM("layer_norm_eps", "1e-5"), TX__SWIGLU,              \
-        TX_HF_IS("disable_norm_bias", "true"), TX_HF_IS("parallel_residual", "\"one_norm\""),                  \
-        TX_HF_IS("rotary_interleaved", "true"), TX_HF_IS("rope_theta", "500000.0"), TX__TIED("true"), TX__ROPE, \
+#define COHERE                                                                                                    \
+    TX__LLAMA_SIZES, TX__GROUPS, TX__TURNED, TX__LAYERNORM("layer_norm_eps", "1e-5"), TX__SWIGLU,                 \
+        TX_HF_IS("disable_norm_bias", "true"), TX_HF_IS("parallel_residual", "\"one_norm\""),                     \
+        TX_HF_IS("rotary_interleaved", "true"), TX_HF_IS("rope_theta", "500000.0"), TX__TIED("true"), TX__ROPE,   \
         TX__NO_TOKENS, TX_HF_NUM("logits_scale", "logit_scale", "0.0625"), TX_HF_MUST("attention_bias", "false"), \
         TX_HF_MUST("use_qk_norm", "false")
 /* A layer without a window has no positions: all have none, then. */
@@ -92,8 +92,10 @@ static const tx_hf_key cohere2[] = { COHERE,
 extern const tx_hf_format tx_hf_gemma, tx_hf_gemma2, tx_hf_gemma3, tx_hf_cohere,
     tx_hf_cohere2; /* hf_format.c lists them */
 
-#define FORMAT(type, class, layers_, keys_) \
-    { .model_type = type, .architecture = class "ForCausalLM", TX__LLAMA_FORMAT, .layer = layers_, .keys = keys_ }
+#define FORMAT(type, class, layers_, keys_)                                                                        \
+    {                                                                                                              \
+        .model_type = type, .architecture = class "ForCausalLM", TX__LLAMA_FORMAT, .layer = layers_, .keys = keys_ \
+    }
 
 const tx_hf_format tx_hf_gemma = FORMAT("gemma", "Gemma", tx__llama_layer, gemma);
 const tx_hf_format tx_hf_gemma2 = FORMAT("gemma2", "Gemma2", both_layer, gemma2);

@@ -19,7 +19,8 @@ static const scaling scalings[] = {
     { "linear", "linear", { { "factor", "rope_scaling_factor", -1 } } },
     { "dynamic",
       "dynamic",
-      { { "factor", "rope_scaling_factor", -1 }, { "original_max_position_embeddings", "rope_original_positions", 0 } } },
+      { { "factor", "rope_scaling_factor", -1 },
+        { "original_max_position_embeddings", "rope_original_positions", 0 } } },
     { "llama3",
       "llama3",
       { { "factor", "rope_scaling_factor", -1 },
@@ -67,8 +68,8 @@ static tx_status check_members(const json_t *rope, const char *where, const scal
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) known = known || !strcmp(all[i], key);
         for (int i = 0; i < 6 && is->number[i].theirs; i++) known = known || !strcmp(is->number[i].theirs, key);
         if (!known)
-            return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: \"%.60s\" in %s is nothing that rope_type %s has here", key,
-                           where, is->theirs);
+            return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: \"%.60s\" in %s is nothing that rope_type %s has here",
+                           key, where, is->theirs);
     }
     return TX_OK;
 }
@@ -158,7 +159,7 @@ static tx_status write_scaling(json_t *rope, const json_t *o)
 static bool is_scaled(const json_t *o)
 {
     const char *word = tx_hf_word(o, "rope_scaling_type");
-    return *word && strcmp(word, "none");
+    return *word && strcmp(word, scalings[0].ours) != 0;
 }
 
 tx_status tx__rope_write(json_t *config, const json_t *o)

@@ -17,7 +17,8 @@ static tx_status put_window(json_t *o, const json_t *config, const char *key, in
         w = left_out;
     else if (!json_is_null(v))
         TX_TRY(tx_hf_get_size(config, key, &w));
-    if (w == 1) return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: a \"%s\" of 1 is not built: a token sees another", key);
+    if (w == 1)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: a \"%s\" of 1 is not built: a token sees another", key);
     return tx_hf_put(o, "window_size", json_integer(w ? w - 1 : 0));
 }
 
@@ -48,7 +49,8 @@ tx_status tx__window_write(json_t *config, const json_t *o)
 static tx_status read_types(tx_hf_layers *layers, const json_t *list)
 {
     if (!json_is_array(list) || (int64_t)json_array_size(list) != layers->n)
-        return TX_FAIL(TX_ERR_FORMAT, "config.json: \"layer_types\" must be a list of as many words as there are layers");
+        return TX_FAIL(TX_ERR_FORMAT,
+                       "config.json: \"layer_types\" must be a list of as many words as there are layers");
     for (int64_t i = 0; i < layers->n; i++) {
         const char *type = json_string_value(json_array_get(list, (size_t)i));
         if (!type || (strcmp(type, SLIDING) && strcmp(type, FULL)))
@@ -72,8 +74,7 @@ static tx_status put_layers(json_t *o, const json_t *config, int64_t every)
     for (int64_t i = 0; i < layers.n; i++) layers.at[i] = every ? (i + 1) % every != 0 : i >= from;
     if (!st && types && !json_is_null(types)) st = read_types(&layers, types);
     if (!st && tx_hf_size(o, "window_size")) st = tx_hf_put_layers(o, "window_attn_skip_freq", &layers);
-    if (!st && !tx_hf_size(o, "window_size") && memchr(layers.at, 1, (size_t)layers.n) && types &&
-        !json_is_null(types))
+    if (!st && !tx_hf_size(o, "window_size") && memchr(layers.at, 1, (size_t)layers.n) && types && !json_is_null(types))
         st = TX_FAIL(TX_ERR_FORMAT, "config.json: \"layer_types\" has " SLIDING ", and there is no \"sliding_window\"");
     tx_free(layers.at);
     return st;

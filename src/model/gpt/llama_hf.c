@@ -77,10 +77,7 @@ static const tx_hf_key seed_oss[] = { TX__LLAMA_KEYS,
                                       TX_HF_MUST("mlp_bias", "false"),
                                       TX_HF_ANY("residual_dropout"),
                                       TX_HF_END };
-static const tx_hf_key helium[] = { TX__LLAMA_KEYS,
-                                    TX_HF_IS("rotary_interleaved", "true"),
-                                    TX__HEAD_DIM,
-                                    NO_BIASES,
+static const tx_hf_key helium[] = { TX__LLAMA_KEYS, TX_HF_IS("rotary_interleaved", "true"), TX__HEAD_DIM, NO_BIASES,
                                     TX_HF_END };
 static const tx_hf_key granite[] = { TX__LLAMA_KEYS,
                                      BIASES,
@@ -142,7 +139,7 @@ static const tx_hf_key stablelm[] = {
 
 /* ---- without a gate ---- */
 
-#define PLAIN                                                                                       \
+#define PLAIN                                                                                         \
     TX__LLAMA_SIZES, TX__GROUPS, TX__TURNED, TX_HF_IS("add_bias_linear", "false"), TX__TIED("false"), \
         TX_HF_ONE_OF("hidden_act", tx__hf_activations, "relu2"), TX__HEAD_DIM, TX__NO_TOKENS, NO_BIASES
 static const tx_hf_key arcee[] = { PLAIN, TX__RMSNORM("1e-5"), TX__ROPE, TX_HF_END };
@@ -155,7 +152,7 @@ static const tx_hf_key nemotron[] = { PLAIN,
 
 /* ---- norms of branches ---- */
 
-#define BRANCH                                                                                                     \
+#define BRANCH                                                                                                  \
     TX__LLAMA_SIZES, TX__GROUPS, TX__TURNED, TX__RMSNORM("1e-5"), TX__SWIGLU, TX__TIED("false"), TX__NO_TOKENS, \
         TX_HF_IS("norm_placement", "\"branch\"")
 static const tx_hf_key olmo2[] = { BRANCH, TX_HF_IS("qk_layernorm_whole", "true"), TX__ROPE,
@@ -181,8 +178,10 @@ extern const tx_hf_format tx_hf_llama, tx_hf_mistral, tx_hf_seed_oss, tx_hf_heli
     tx_hf_stablelm, tx_hf_phi3, tx_hf_arcee, tx_hf_nemotron, tx_hf_olmo2, tx_hf_olmo3,
     tx_hf_exaone4; /* hf_format.c lists them */
 
-#define FORMAT(type, class, layers_, keys_) \
-    { .model_type = type, .architecture = class "ForCausalLM", TX__LLAMA_FORMAT, .layer = layers_, .keys = keys_ }
+#define FORMAT(type, class, layers_, keys_)                                                                        \
+    {                                                                                                              \
+        .model_type = type, .architecture = class "ForCausalLM", TX__LLAMA_FORMAT, .layer = layers_, .keys = keys_ \
+    }
 
 const tx_hf_format tx_hf_llama = FORMAT("llama", "Llama", tx__llama_layer, llama);
 const tx_hf_format tx_hf_mistral = FORMAT("mistral", "Mistral", tx__llama_layer, mistral);

@@ -82,15 +82,15 @@ extern const tx_hf_name tx__llama_top[], tx__llama_layer[];
 /* clang-format on */
 
 /* hf_rope.c: rope_parameters, or rope_theta, rope_scaling and partial_rotary_factor. */
-#define TX__ROPE                                                   \
-    TX_HF_BY("rope_parameters", tx__rope_read, tx__rope_write),    \
-    TX_HF_ANY("rope_theta"), TX_HF_ANY("rope_scaling"), TX_HF_ANY("partial_rotary_factor")
+#define TX__ROPE                                                                                                    \
+    TX_HF_BY("rope_parameters", tx__rope_read, tx__rope_write), TX_HF_ANY("rope_theta"), TX_HF_ANY("rope_scaling"), \
+        TX_HF_ANY("partial_rotary_factor")
 tx_status tx__rope_read(json_t *o, const json_t *config);
 tx_status tx__rope_write(json_t *config, const json_t *o);
 tx_status tx__rope_neox_write(json_t *config, const json_t *o);
 /* The same where layers with a window have a base of their own, in older files rope_local_base_freq; left out it is
  * 10000, or the others'. Read behind the window. */
-#define TX__ROPES(read) \
+#define TX__ROPES(read)                                                                                     \
     TX_HF_BY("rope_parameters", read, tx__ropes_write), TX_HF_ANY("rope_theta"), TX_HF_ANY("rope_scaling"), \
         TX_HF_ANY("rope_local_base_freq")
 tx_status tx__ropes_10000_read(json_t *o, const json_t *config);
@@ -99,14 +99,14 @@ tx_status tx__ropes_write(json_t *config, const json_t *o);
 
 /* hf_window.c: sliding_window of all layers, of those that layer_types says (all but the last of every N where it is
  * left out), and Qwen's, with a switch. */
-#define TX__WINDOW TX_HF_BY("sliding_window", tx__window_read, tx__window_write)
+#define TX__WINDOW      TX_HF_BY("sliding_window", tx__window_read, tx__window_write)
 #define TX__WINDOW_4096 TX_HF_BY("sliding_window", tx__window_4096_read, tx__window_write)
-#define TX__WINDOW_LAYERS(n)                                                  \
-    TX_HF_BY("sliding_window", tx__every_##n##_read, tx__layer_types_write),  \
-        TX_HF_ANY("layer_types"), TX_HF_ANY("sliding_window_pattern"), TX_HF_ANY("_sliding_window_pattern")
-#define TX__QWEN_WINDOW                                                         \
-    TX_HF_BY("use_sliding_window", tx__qwen_window_read, tx__qwen_window_write), \
-        TX_HF_ANY("sliding_window"), TX_HF_ANY("max_window_layers"), TX_HF_ANY("layer_types")
+#define TX__WINDOW_LAYERS(n)                                                                           \
+    TX_HF_BY("sliding_window", tx__every_##n##_read, tx__layer_types_write), TX_HF_ANY("layer_types"), \
+        TX_HF_ANY("sliding_window_pattern"), TX_HF_ANY("_sliding_window_pattern")
+#define TX__QWEN_WINDOW                                                                                       \
+    TX_HF_BY("use_sliding_window", tx__qwen_window_read, tx__qwen_window_write), TX_HF_ANY("sliding_window"), \
+        TX_HF_ANY("max_window_layers"), TX_HF_ANY("layer_types")
 tx_hf_read_fn tx__window_read, tx__window_4096_read, tx__every_2_read, tx__every_4_read, tx__every_6_read,
     tx__qwen_window_read;
 tx_hf_write_fn tx__window_write, tx__layer_types_write, tx__qwen_window_write;

@@ -1,6 +1,6 @@
 /* moe_hf.c - Hugging Face's models of experts: MixtralForCausalLM, a Llama with experts, Qwen2MoeForCausalLM and
- * Qwen3MoeForCausalLM, which are to Qwen2 and Qwen3 what Mixtral is to Llama, of which the first has a shared expert, too;
- * OlmoeForCausalLM.
+ * Qwen3MoeForCausalLM, which are to Qwen2 and Qwen3 what Mixtral is to Llama, of which the first has a shared expert,
+ * too; OlmoeForCausalLM.
  *
  *  Qwen's may have layers without experts, which are then as those of Qwen2 and Qwen3.
  *  All have a softmax over all experts, of which a token takes the k largest; divided by their sum (always in Mixtral,
@@ -21,8 +21,8 @@ static const tx_hf_name mixtral_layer[] = {
 };
 static const tx_hf_name qwen_layer[] = {
     TX__LLAMA_ATTENTION TX__QKV_BIAS TX__QK_NORM TX__LLAMA_MLP QWEN_EXPERTS TX__GATED(
-        "mlp.shared_expert", "mlp.shared_expert", "gate_proj", "up_proj", "down_proj"){
-        "mlp.shared_expert.gate.weight", "mlp.shared_expert_gate.weight", TX_HF_ALL, false },
+        "mlp.shared_expert", "mlp.shared_expert", "gate_proj", "up_proj",
+        "down_proj"){ "mlp.shared_expert.gate.weight", "mlp.shared_expert_gate.weight", TX_HF_ALL, false },
     TX__ROW_END,
 };
 
@@ -132,8 +132,7 @@ static tx_status write_layers(json_t *config, const json_t *o)
 #define SUMMED TX_HF_NOT("moe_router_pre_softmax", "norm_topk_prob", "false")
 
 static const tx_hf_key mixtral_keys[] = {
-    TX__LLAMA_KEYS, TX__HEAD_DIM, TX_HF_BY("num_local_experts", read_local, write_local), K,
-    TX__WINDOW, TX_HF_END
+    TX__LLAMA_KEYS, TX__HEAD_DIM, TX_HF_BY("num_local_experts", read_local, write_local), K, TX__WINDOW, TX_HF_END
 };
 static const tx_hf_key qwen2_keys[] = {
     TX__LLAMA_KEYS,

@@ -167,8 +167,9 @@ static tx_status read_falcon(json_t *o, const json_t *config, bool two)
     if (!renewed) groups = shared ? 1 : tx_hf_size(o, "num_attention_heads");
     TX_TRY(tx_hf_put(o, "num_key_value_heads", json_integer(groups)));
     if (two != (parallel && norms == 2))
-        return TX_FAIL(TX_ERR_FORMAT, "config.json: \"num_ln_in_parallel_attn\" and the files' tensors (%s) are of "
-                                      "different falcons",
+        return TX_FAIL(TX_ERR_FORMAT,
+                       "config.json: \"num_ln_in_parallel_attn\" and the files' tensors (%s) are of "
+                       "different falcons",
                        two ? "ln_attn" : "input_layernorm");
     return tx_hf_put(o, "parallel_residual", json_string(!parallel ? "none" : two ? "two_norms" : "one_norm"));
 }
@@ -191,7 +192,7 @@ static tx_status write_falcon(json_t *config, const json_t *o)
     bool renewed = two || (!one && groups != tx_hf_size(o, "num_attention_heads"));
     TX_TRY(tx_hf_say(config, "new_decoder_architecture", json_boolean(renewed)));
     TX_TRY(tx_hf_say(config, "multi_query", json_boolean(renewed || one)));
-    TX_TRY(tx_hf_say(config, "parallel_attn", json_boolean(strcmp(parallel, "none") != 0)));
+    TX_TRY(tx_hf_say(config, "parallel_attn", json_boolean(two || !strcmp(parallel, "one_norm"))));
     TX_TRY(tx_hf_say(config, "num_ln_in_parallel_attn", renewed ? json_integer(two ? 2 : 1) : json_null()));
     return tx_hf_say(config, "num_kv_heads", json_integer(groups));
 }
@@ -216,26 +217,17 @@ static tx_status write_reach(json_t *config, const json_t *o)
 }
 
 /* ALiBi is divided by the root of a head's width there, and its slopes are rounded to bf16. */
-#define FALCON \
-    { .kind = TX_HF_SIZE, .option = "num_layers", .theirs = "num_hidden_layers", .also = "n_layer" }, \
-    { .kind = TX_HF_SIZE, .option = "hidden_size", .theirs = "hidden_size", .also = "n_embed" }, \
-    { .kind = TX_HF_SIZE, .option = "num_attention_heads", .theirs = "num_attention_heads", .also = "n_head" }, \
-    TX_HF_COUNT_OR("ffn_hidden_size", "ffn_hidden_size"), \
-    TX_HF_BY("max_position_embeddings", read_reach, write_reach), \
-    TX__TURNED, \
-    TX__LAYERNORM("layer_norm_epsilon", "1e-5"), \
-    TX_HF_ONE_OF("activation", tx__hf_activations, "gelu"), \
-    TX_HF_ONE_OF("bias", biases, "false"), \
-    TX_HF_MUST("alibi", "false"), \
-    TX__TIED("true"), \
-    TX_HF_ANY("multi_query"), \
-    TX_HF_ANY("parallel_attn"), \
-    TX_HF_ANY("num_kv_heads"), \
-    TX_HF_ANY("n_head_kv"), \
-    TX_HF_ANY("num_ln_in_parallel_attn"), \
-    TX__ROPE, \
-    TX_HF_MUST("apply_residual_connection_post_layernorm", "false"), \
-    TX__NO_TOKENS
+#define FALCON                                                                                                      \
+    { .kind = TX_HF_SIZE, .option = "num_layers", .theirs = "num_hidden_layers", .also = "n_layer" },               \
+        { .kind = TX_HF_SIZE, .option = "hidden_size", .theirs = "hidden_size", .also = "n_embed" },                \
+        { .kind = TX_HF_SIZE, .option = "num_attention_heads", .theirs = "num_attention_heads", .also = "n_head" }, \
+        TX_HF_COUNT_OR("ffn_hidden_size", "ffn_hidden_size"),                                                       \
+        TX_HF_BY("max_position_embeddings", read_reach, write_reach), TX__TURNED,                                   \
+        TX__LAYERNORM("layer_norm_epsilon", "1e-5"), TX_HF_ONE_OF("activation", tx__hf_activations, "gelu"),        \
+        TX_HF_ONE_OF("bias", biases, "false"), TX_HF_MUST("alibi", "false"), TX__TIED("true"),                      \
+        TX_HF_ANY("multi_query"), TX_HF_ANY("parallel_attn"), TX_HF_ANY("num_kv_heads"), TX_HF_ANY("n_head_kv"),    \
+        TX_HF_ANY("num_ln_in_parallel_attn"), TX__ROPE,                                                             \
+        TX_HF_MUST("apply_residual_connection_post_layernorm", "false"), TX__NO_TOKENS
 static const tx_hf_key falcon_keys[] = {
     FALCON,
     TX_HF_BY("new_decoder_architecture", read_falcon_one, write_falcon),
@@ -255,9 +247,9 @@ extern const tx_hf_format tx_hf_gpt_neox, tx_hf_gptj, tx_hf_phi, tx_hf_falcon,
     .model_type = type, .architecture = class "ForCausalLM", .model = "GPT", .prefix = prefix_, .layers = layers_, \
     .top = top_, .layer = layer_, .extra = extra, .keys = keys_
 
-const tx_hf_format tx_hf_gpt_neox = { FORMAT("gpt_neox", "GPTNeoX", "gpt_neox.", "layers", neox_top, neox_layer,
-                                             neox_keys),
-                                      .old = neox_old };
+const tx_hf_format tx_hf_gpt_neox = {
+    FORMAT("gpt_neox", "GPTNeoX", "gpt_neox.", "layers", neox_top, neox_layer, neox_keys), .old = neox_old
+};
 const tx_hf_format tx_hf_gptj = { FORMAT("gptj", "GPTJ", "transformer.", "h", gptj_top, gptj_layer, gptj_keys) };
 const tx_hf_format tx_hf_phi = { FORMAT("phi", "Phi", "model.", "layers", phi_top, phi_layer, phi_keys) };
 const tx_hf_format tx_hf_falcon = { FORMAT("falcon", "Falcon", "transformer.", "h", falcon_top, falcon_layer,

@@ -2,8 +2,8 @@
  * Qwen3ForCausalLM, one whose queries and keys are normalised. */
 #include "model/gpt/llama_like.h"
 
-
-static const tx_hf_key keys_2[] = { TX__LLAMA_KEYS, TX__HEAD_DIM, TX_HF_IS("add_qkv_bias", "true"), TX__QWEN_WINDOW, TX_HF_END };
+static const tx_hf_key keys_2[] = { TX__LLAMA_KEYS, TX__HEAD_DIM, TX_HF_IS("add_qkv_bias", "true"), TX__QWEN_WINDOW,
+                                    TX_HF_END };
 /* What a head's width is when it is left out is another number than hidden_size / num_attention_heads there. */
 static const tx_hf_key keys_3[] = { TX__LLAMA_KEYS,
                                     TX_HF_COUNT("kv_channels", "head_dim"),
