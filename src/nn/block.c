@@ -87,8 +87,9 @@ static tx_dtype value_type(const tx_block *w)
 typedef struct half {
     const tx_block *w;
     const tx_block_call *k;
-    const tx_norm *in, *out,
-        *last; /* of what goes into the branch, of what it makes, of the sum; NULL: there is none */
+    const tx_norm *in;   /* of what goes into the branch; NULL: there is none */
+    const tx_norm *out;  /* of what it makes */
+    const tx_norm *last; /* of the sum */
     const char *norm_part, *out_part, *part;
     tx_dropout mask; /* of what is added */
     double scale;    /* likewise */
@@ -96,27 +97,44 @@ typedef struct half {
     bool apart;      /* it adds to its own output: the branch is made elsewhere */
 } half;
 
-static half half_of(const tx_block *w, const tx_block_call *k, bool mlp)
+static double scale_of(const tx_block *w, const tx_block_call *k)
 {
-    const tx_norm *ln = mlp ? &w->ln2 : &w->ln1;
-    bool shares = mlp && w->halves == TX_PARALLEL_ONE_NORM;
+    return tx__scale_or_1(k->branch_scale) * tx__scale_or_1(w->residual_scale);
+}
+
+static half attention_half(const tx_block *w, const tx_block_call *k)
+{
     return (half){ .w = w,
                    .k = k,
-                   .in = w->norms_in && !shares ? ln : NULL,
-                   .out = !w->norms_out ? NULL
-                          : mlp         ? &w->out2
-                                        : &w->out1,
-                   .last = w->post_norm ? ln : NULL,
-                   .norm_part = !w->post_norm ? (mlp ? LN2 : LN1)
-                                : mlp         ? POST_LN2
-                                              : LN2,
-                   .out_part = mlp ? OUT2 : OUT1,
-                   .part = mlp ? MLP : ATTENTION,
-                   .mask =
-                       tx_dropout_at(k->dropout, w->p_drop, w->layer, mlp ? TX_DROP_MLP_OUT : TX_DROP_ATTENTION_OUT),
-                   .scale = tx__scale_or_1(k->branch_scale) * tx__scale_or_1(w->residual_scale),
-                   .mlp = mlp,
-                   .apart = mlp && w->halves != TX_IN_TURN };
+                   .in = w->norms_in ? &w->ln1 : NULL,
+                   .out = w->norms_out ? &w->out1 : NULL,
+                   .last = w->post_norm ? &w->ln1 : NULL,
+                   .norm_part = w->post_norm ? LN2 : LN1,
+                   .out_part = OUT1,
+                   .part = ATTENTION,
+                   .mask = tx_dropout_at(k->dropout, w->p_drop, w->layer, TX_DROP_ATTENTION_OUT),
+                   .scale = scale_of(w, k) };
+}
+
+static half mlp_half(const tx_block *w, const tx_block_call *k)
+{
+    return (half){ .w = w,
+                   .k = k,
+                   .in = w->norms_in && w->halves != TX_PARALLEL_ONE_NORM ? &w->ln2 : NULL,
+                   .out = w->norms_out ? &w->out2 : NULL,
+                   .last = w->post_norm ? &w->ln2 : NULL,
+                   .norm_part = w->post_norm ? POST_LN2 : LN2,
+                   .out_part = OUT2,
+                   .part = MLP,
+                   .mask = tx_dropout_at(k->dropout, w->p_drop, w->layer, TX_DROP_MLP_OUT),
+                   .scale = scale_of(w, k),
+                   .mlp = true,
+                   .apart = w->halves != TX_IN_TURN };
+}
+
+static const tx_half_saved *saved_of(const half *h, const tx_block_saved *a)
+{
+    return h->mlp ? &a->second : &a->first;
 }
 
 /* ---- forward ---- */
@@ -200,7 +218,7 @@ static tx_tensor room_between(tx_ctx *c, const tx_block *w, const tx_block_call 
 
 tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, const tx_block_call *k)
 {
-    const half attention = half_of(w, k, false), mlp = half_of(w, k, true);
+    const half attention = attention_half(w, k), mlp = mlp_half(w, k);
     tx_tensor x = k->x, y = k->y;
     tx_at_layer(c, w->layer);
     switch (w->halves) {
@@ -227,7 +245,7 @@ tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, const tx
 /* What the branch read, of x. Norms that are not kept wrote where other layers have written since. */
 static tx_status read_again(tx_ctx *c, const half *h, const tx_block_saved *a, tx_tensor *n, tx_tensor x)
 {
-    const tx_half_saved *saved = h->mlp ? &a->second : &a->first;
+    const tx_half_saved *saved = saved_of(h, a);
     *n = h->in ? shaped(saved->norm.y, x) : x;
     tx_at_part(c, h->norm_part);
     return h->in && h->k->lent->norm.data ? tx_norm_again(c, h->in, &saved->norm, x) : TX_OK;
@@ -236,7 +254,7 @@ static tx_status read_again(tx_ctx *c, const half *h, const tx_block_saved *a, t
 /* 4, 3  The gradient of what the branch made, by d of the sum: d itself where nothing is between, else pushed. */
 static tx_status made_gradient(tx_ctx *c, const half *h, const tx_block_saved *a, tx_tensor *out, tx_tensor n)
 {
-    const tx_half_saved *saved = h->mlp ? &a->second : &a->first;
+    const tx_half_saved *saved = saved_of(h, a);
     tx_tensor d = h->k->d, from = d;
     bool scaled = h->scale != 1;
     *out = d;
@@ -304,7 +322,7 @@ static tx_status branch_bwd(tx_ctx *c, const half *h, const tx_block_saved *a, t
  * the norm's backward, or before it where the residual is the norm's output. */
 static tx_status join(tx_ctx *c, const half *h, const tx_block_saved *a, tx_tensor dn, tx_tensor x)
 {
-    const tx_half_saved *saved = h->mlp ? &a->second : &a->first;
+    const tx_half_saved *saved = saved_of(h, a);
     tx_tensor d = h->k->d;
     tx_norm_gradient g = { .d = d, .dy = dn, .dres = d };
     if (!h->in) {
@@ -322,7 +340,7 @@ static tx_status join(tx_ctx *c, const half *h, const tx_block_saved *a, tx_tens
 /* d = the gradient of x by d of the half's output, x being the residual as well.   @dn room */
 static tx_status half_bwd(tx_ctx *c, const half *h, const tx_block_saved *a, tx_tensor dn, tx_tensor x)
 {
-    const tx_half_saved *saved = h->mlp ? &a->second : &a->first;
+    const tx_half_saved *saved = saved_of(h, a);
     const tx_norm_gradient in_place = { .d = h->k->d, .dy = h->k->d };
     tx_tensor n;
     /* 5  d = norm'(d) */
@@ -351,7 +369,7 @@ static tx_status parallel_bwd(tx_ctx *c, const half *attention, const half *mlp,
 
 tx_status tx_block_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_block_call *k)
 {
-    const half attention = half_of(w, k, false), mlp = half_of(w, k, true);
+    const half attention = attention_half(w, k), mlp = mlp_half(w, k);
     size_t mark = tx_arena_mark(&c->acts);
     tx_tensor d = k->d, dn = tx_push3(&c->acts, value_type(w), d.dim[0], d.dim[1], d.dim[2]);
     tx_at_layer(c, w->layer);

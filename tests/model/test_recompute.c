@@ -105,7 +105,8 @@ static void build(rig *r, const char *flags, const char *more, tx_dtype dtype)
     const tx_model_type *type = tx_model_type_of(r->cfg);
     ASSERT_OK(type->create(&r->model, r->cfg, 100, NULL));
     r->model->dtype = dtype; /* with the residual stream in fp32, as it is made, but where the norms are behind it */
-    if (r->cfg->post_layernorm) r->model->stream = dtype;
+    bool reads_stream = r->cfg->post_layernorm || r->cfg->norm_placement == TX_NORM_PLACEMENT_BRANCH;
+    if (reads_stream) r->model->stream = dtype;
     make_params(r, dtype);
     r->rows = zeros(b * type->samples->row_len(s), sizeof *r->rows);
     type->shape(r->model, r->cfg, &r->batch, s, b);
@@ -205,6 +206,10 @@ static const char *const variants[] = {
     "--normalization rmsnorm --use-rotary-position-embeddings --swiglu --disable-bias-linear "
     "--untie-embeddings-and-output-weights --num-key-value-heads 1 --ffn-hidden-size 40",
     "--apply-residual-connection-post-layernorm --squared-relu",
+    "--parallel-residual one_norm --relu --untie-embeddings-and-output-weights --output-bias",
+    "--parallel-residual two_norms --residual-scale 0.5 --disable-norm-bias --disable-attention-bias",
+    "--norm-placement both --final-logit-softcap 3 --gated-activation gelu_tanh --ffn-hidden-size 24",
+    "--norm-placement branch --logits-scale 0.5 --embedding-scale 3 --hidden-dropout 0",
     "--reset-attention-mask --reset-position-ids --normalization rmsnorm",
     "--apply-residual-connection-post-layernorm --swiglu --ffn-hidden-size 24 --hidden-dropout 0 "
     "--attention-dropout 0 --label-smoothing 0.1",
@@ -237,7 +242,7 @@ static void gradients_are_the_same_ref(void **state)
 static void gradients_are_the_same_bf16(void **state)
 {
     (void)state;
-    check_same_gradients(variants + 1, 2, "--backend ref --threads 1", TX_BF16);
+    check_same_gradients(variants + 1, 6, "--backend ref --threads 1", TX_BF16);
     check_same_gradients(variants + N_VARIANTS - 5, 5, "--backend ref --threads 1", TX_BF16);
 }
 

@@ -27,6 +27,8 @@ static const char *const cases[] = {
     "1x1x2 one stage2 cpu fp16-grads",
     "1x1x2 one stage3 params-cpu fp32-sums",
     "2x1x1 one residual sequence",
+    "2x1x1 one gemma2 sequence selective",
+    "1x2x1 one phi dropout",
     "2x1x2 one mixtral ep4-whole stage3",
     "1x2x2 one shared ep2 stage2 uniform",
     "2x1x1 one qk-clip",
