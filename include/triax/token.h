@@ -140,7 +140,9 @@ TX_API tx_status tx_tokenizer_hash(const tx_tokenizer *t, char hex[33]);
  * tokenizer.json whose post_processor adds tokens at the ends of a text, as Llama 3's does, adds them here, as in
  * Hugging Face. Invalid UTF-8 bytes count as symbols (neither letter, digit nor space), one by one, so
  * decode(encode(x)) == x for every x. WordPiece drops them, like U+FFFD and control characters.
- * Errors: TX_ERR_NOMEM; TX_ERR_ARG from a null tokenizer for a word that is not an id. */
+ * Errors: TX_ERR_NOMEM; TX_ERR_ARG from a null tokenizer for a word that is not an id, and from a tokenizer.json for a
+ * word without ids where it has no token for what is unknown, or for a text on which its regular expression takes too
+ * long. */
 TX_API tx_status tx_tokenizer_encode(const tx_tokenizer *t, const char *text, size_t n_bytes, tx_ids *out);
 
 /* How many ids of those that encode appends are not the text's, but added before and after every text. */
