@@ -83,7 +83,8 @@ static tx_status put_stretch(tx_conversations *c, const char *text, const char *
     }
     for (size_t i = 0; i < c->ids.n; i++) {
         c->bytes.n = 0;
-        if (same) TX_TRY(tx_tokenizer_decode(c->tok, c->ids.id + i, 1, &c->bytes));
+        if (same && !i) TX_TRY(tx_tokenizer_decode(c->tok, c->ids.id, 1, &c->bytes));
+        if (same && i) TX_TRY(tx_tokenizer_decode_next(c->tok, -1, c->ids.id[i], &c->bytes));
         TX_TRY(put_id(out, c->ids.id[i], same ? has_answer(mark + at, c->bytes.n) : mark[0] & TX_MARK_ANSWER));
         at += same ? c->bytes.n : 0;
     }
