@@ -2,6 +2,7 @@
  * start and then once more, and where the time goes.
  *
  *      tokenize VOCAB MERGES TEXT [THREADS]          `make bench` in the build folder builds it
+ *      tokenize MODEL - TEXT [THREADS]               the same of a SentencePiece model, without the splitting
  *
  *  The text is cut into documents of at least 64 KiB that end where a line does; tokenize_peers.py cuts alike and runs
  * the same documents through other tokenizers. A cold start is a fresh process: no page of the output and nothing that
@@ -75,24 +76,26 @@ static double split(const document *docs, size_t n_docs, int threads, size_t *n_
 int main(int argc, char **argv)
 {
     if (argc < 4) {
-        fprintf(stderr, "usage: tokenize VOCAB MERGES TEXT [THREADS]\n");
+        fprintf(stderr, "usage: tokenize VOCAB MERGES TEXT [THREADS], or tokenize MODEL - TEXT [THREADS]\n");
         return 2;
     }
     int threads = argc > 4 ? atoi(argv[4]) : 1;
     if (threads < 1) threads = 1;
     tx_tokenizer *t;
     tx_str text = { 0 };
-    size_t n_docs, n_pieces, n_ids = 0;
+    size_t n_docs, n_pieces = 0, n_ids = 0;
+    bool model = !strcmp(argv[2], "-");
 
     double start = tx_clock();
-    check(tx_tokenizer_open_gpt2(&t, argv[1], argv[2]));
+    check(model ? tx_tokenizer_open_sentencepiece(&t, argv[1], TX_SENTENCEPIECE_GPT, 0)
+                : tx_tokenizer_open_gpt2(&t, argv[1], argv[2]));
     double open_s = tx_clock() - start;
     start = tx_clock();
     check(tx_file_read(argv[3], (size_t)1 << 36, &text));
     document *docs = cut(&text, &n_docs);
     double read_s = tx_clock() - start;
     double cold_s = encode(t, docs, n_docs, threads), again_s = encode(t, docs, n_docs, threads);
-    double split_s = split(docs, n_docs, threads, &n_pieces);
+    double split_s = model ? 0 : split(docs, n_docs, threads, &n_pieces);
     for (size_t i = 0; i < n_docs; i++) n_ids += docs[i].ids.n;
 
     double mb = (double)text.len / 1e6, all = read_s + cold_s;

@@ -1,9 +1,10 @@
 """Encodes the same text with bench/tokenize and with other tokenizers, in turn, and prints ratios of medians.
 
     python tokenize_peers.py TOKENIZE VOCAB MERGES TEXT [--threads N] [--rounds N] [--peers NAME ...]
+    python tokenize_peers.py TOKENIZE MODEL - TEXT ...
 
 TOKENIZE is the program that `make bench` builds. Peers are those of Hugging Face tokenizers, tiktoken and gigatoken that
-this Python has; each gets the documents that bench/tokenize.c cuts, by the fastest call that gives ids. Every
+this Python has, for a SentencePiece MODEL (unigram or BPE) sentencepiece and tokenizers; each gets the documents that bench/tokenize.c cuts, by the fastest call that gives ids. Every
 measurement is a fresh process (so nothing is remembered from earlier text), in the order A B C A B C ...: what else the
 machine does falls on all alike. "cold" is the first pass over the text, "again" a second one in the same process.
 Loading the vocabulary and reading the text are not in the figures, of none of them.
@@ -80,12 +81,44 @@ def gigatoken(vocab, merges, threads):
     return lambda docs: t.encode_batch(docs, parallel=threads > 1), lambda out: int(awkward.count(out))
 
 
+def sentencepiece(model, _, threads):
+    import sentencepiece as spm
+    sp = spm.SentencePieceProcessor(model_file=model)
+    return lambda docs: sp.encode(docs, num_threads=threads), total
+
+
+def sentencepiece_in_tokenizers(model, _, threads):
+    from sentencepiece import sentencepiece_model_pb2 as pb
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+    m = pb.ModelProto()
+    with open(model, "rb") as f:
+        m.ParseFromString(f.read())
+    fallback, pieces = m.trainer_spec.byte_fallback, [(p.piece, p.score) for p in m.pieces]
+    if m.trainer_spec.model_type == 1:
+        t = Tokenizer(models.Unigram(pieces, m.trainer_spec.unk_id, fallback))
+    else:
+        score = dict(pieces)
+        merges = [(p[:i], p[i:], s) for p, s in pieces for i in range(1, len(p)) if p[:i] in score and p[i:] in score]
+        merges.sort(key=lambda x: -x[2])
+        t = Tokenizer(models.BPE({p: i for i, (p, _) in enumerate(pieces)}, [x[:2] for x in merges], unk_token="<unk>", fuse_unk=True,
+                                 byte_fallback=fallback))
+    steps = [normalizers.Precompiled(m.normalizer_spec.precompiled_charsmap)] if m.normalizer_spec.precompiled_charsmap else []
+    t.normalizer = normalizers.Sequence(steps + [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")])
+    t.pre_tokenizer = pre_tokenizers.Metaspace()
+    return t.encode_batch_fast, total
+
+
 PEERS = {"tokenizers": tokenizers, "tiktoken": tiktoken, "gigatoken": gigatoken}
+MODEL_PEERS = {"tokenizers": sentencepiece_in_tokenizers, "sentencepiece": sentencepiece}
+
+
+def peers_of(a):
+    return MODEL_PEERS if a.merges == "-" else PEERS
 
 
 def measure_peer(name, a):
     """In a process of its own: prints what tokenize.c prints."""
-    encode, count = PEERS[name](a.vocab, a.merges, a.threads)
+    encode, count = peers_of(a)[name](a.vocab, a.merges, a.threads)
     docs = documents(a.text)
     seconds = []
     for _ in range(2):
@@ -101,7 +134,7 @@ def main():
         p.add_argument(name)
     p.add_argument("--threads", type=int, default=1)
     p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
+    p.add_argument("--peers", nargs="+", choices=[*PEERS, "sentencepiece"])
     p.add_argument("--peer", help=argparse.SUPPRESS)
     a = p.parse_args()
     if a.peer:
@@ -110,7 +143,7 @@ def main():
     threads = str(a.threads)
     env = os.environ | {"RAYON_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "true", "OMP_NUM_THREADS": threads}
     commands = {"triax": [a.program, a.vocab, a.merges, a.text, threads]}
-    for name in a.peers:
+    for name in a.peers or peers_of(a):
         if importlib.util.find_spec(name):
             commands[name] = [sys.executable, *sys.argv, "--peer", name]
         else:

@@ -140,7 +140,9 @@ TX_API tx_status tx_tokenizer_hash(const tx_tokenizer *t, char hex[33]);
  * tokenizer.json whose post_processor adds tokens at the ends of a text, as Llama 3's does, adds them here, as in
  * Hugging Face. Invalid UTF-8 bytes count as symbols (neither letter, digit nor space), one by one, so
  * decode(encode(x)) == x for every x. WordPiece drops them, like U+FFFD and control characters.
- * Errors: TX_ERR_NOMEM; TX_ERR_ARG from a null tokenizer for a word that is not an id. */
+ * Errors: TX_ERR_NOMEM; TX_ERR_ARG from a null tokenizer for a word that is not an id, and from a tokenizer.json for a
+ * word without ids where it has no token for what is unknown, or for a text on which its regular expression takes too
+ * long. */
 TX_API tx_status tx_tokenizer_encode(const tx_tokenizer *t, const char *text, size_t n_bytes, tx_ids *out);
 
 /* How many ids of those that encode appends are not the text's, but added before and after every text. */
@@ -154,6 +156,12 @@ TX_API void tx_tokenizer_ends(const tx_tokenizer *t, size_t *n_before, size_t *n
  * and on both sides of a lone '.
  * Errors: TX_ERR_ARG: an id is outside 0..vocab_size-1; *out is unchanged. */
 TX_API tx_status tx_tokenizer_decode(const tx_tokenizer *t, const int32_t *ids, size_t n, tx_bytes *out);
+
+/* Appends the bytes by which `id` makes a text longer that goes on after token `last`; -1: after a token that is not
+ * known. In a SentencePiece model a piece that begins with a blank has it here, while tx_tokenizer_decode drops it at
+ * the beginning, and a byte is itself, while there bytes that make no character become U+FFFD. In WordPiece it begins
+ * with the blank between words. Errors: TX_ERR_ARG: an id is outside 0..vocab_size-1; *out is unchanged. */
+TX_API tx_status tx_tokenizer_decode_next(const tx_tokenizer *t, int32_t last, int32_t id, tx_bytes *out);
 
 /* Appends text[0..n_bytes) to *out as valid UTF-8 for display. Each longest incomplete beginning of a character
  * becomes one U+FFFD, as in Python's bytes.decode("utf-8", errors="replace"). */
@@ -180,10 +188,22 @@ TX_API tx_status tx_text_replace_invalid(const char *text, size_t n_bytes, tx_by
  * from the same words, with two exceptions, where its own result changes from run to run. One is the order of the "##"
  * characters, which decides between equally frequent pairs. The other is which of equally frequent characters remain
  * at limit_alphabet (here the smaller ones). Words of more than 200 characters, which WordPiece never splits, are
- * ignored. */
+ * ignored.
+ *
+ * TX_VOCAB_SENTENCEPIECE_*: a model in SentencePiece's form, BPE or unigram, with byte fallback and without any
+ * normalization. The tokens are <unk> <s> </s>, the caller's special tokens (as control symbols), 256 bytes, and the
+ * pieces: of up to 16 characters, with a blank in front or none, letters or other characters, a digit alone. Characters
+ * that make up the last 0.05 % of the text are bytes. Unigram is learned as SentencePiece's trainer does it (seeds, EM
+ * with digamma, the losses of pruning), but with scores rounded to 1/128, so that sums are exact. */
 typedef struct tx_vocab_trainer tx_vocab_trainer;
 
-typedef enum tx_vocab_kind { TX_VOCAB_BPE, TX_VOCAB_WORDPIECE_LOWER_CASE, TX_VOCAB_WORDPIECE_CASE } tx_vocab_kind;
+typedef enum tx_vocab_kind {
+    TX_VOCAB_BPE,
+    TX_VOCAB_WORDPIECE_LOWER_CASE,
+    TX_VOCAB_WORDPIECE_CASE,
+    TX_VOCAB_SENTENCEPIECE_BPE,
+    TX_VOCAB_SENTENCEPIECE_UNIGRAM
+} tx_vocab_kind;
 
 typedef struct tx_vocab_opts {
     tx_vocab_kind kind;
@@ -218,8 +238,9 @@ TX_API tx_status tx_vocab_trainer_finish(tx_vocab_trainer *t);
 TX_API int32_t tx_vocab_trainer_size(const tx_vocab_trainer *t);
 
 /* Writes the files into the folder `dir`: BPE's vocab.json and merges.txt in GPT-2's own layout, or WordPiece's
- * vocab.txt; and a tokenizer.json of the same tokenizer for Hugging Face. All files are complete before the first
- * appears, and older ones are removed before that. Errors: TX_ERR_IO, TX_ERR_NOTFOUND, TX_ERR_STATE. */
+ * vocab.txt, or SentencePiece's tokenizer.model; and a tokenizer.json of the same tokenizer for Hugging Face. All files
+ * are complete before the first appears, and older ones are removed before that. Errors: TX_ERR_IO, TX_ERR_NOTFOUND,
+ * TX_ERR_STATE. */
 TX_API tx_status tx_vocab_trainer_save(const tx_vocab_trainer *t, const char *dir);
 
 TX_API void tx_vocab_trainer_free(tx_vocab_trainer *t); /* NULL allowed */

@@ -105,11 +105,13 @@ static tx_status find_tokenizer(tx_config *c, place *p, tokenizer_file f[MAX_FIL
     TX_TRY(take_bert_type(c, p->dir));
     TX_TRY(find_files(c, p->dir, f, n));
     if (!*n || *f[0].option) return TX_OK;
-    tx_config other = *c;
-    other.tokenizer_type = TX_TOKENIZER_HF;
-    TX_TRY(find_files(&other, p->dir, f, n));
-    if (other.tokenizer_model) {
-        c->tokenizer_type = TX_TOKENIZER_HF;
+    static const enum tx_tokenizer_type others[] = { TX_TOKENIZER_HF, TX_TOKENIZER_LLAMA2 };
+    for (int i = 0; i < 2 && !c->tokenizer_model; i++) {
+        tx_config other = *c;
+        other.tokenizer_type = others[i];
+        TX_TRY(find_files(&other, p->dir, f, n));
+        if (!other.tokenizer_model) continue;
+        c->tokenizer_type = others[i];
         c->tokenizer_model = other.tokenizer_model;
     }
     *n = files_of(c, f);

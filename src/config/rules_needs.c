@@ -101,9 +101,8 @@ static void rule_train_tokenizer_has_files(const tx__check *k)
     tx__need(k, k->g->train_vocab_size || k->c->train_vocab_size, "vocab-size");
     tx__need(k, k->c->output_dir || k->g->output_dir, "output-dir");
     if (k->g->limit_alphabet && !tx_tokenizer_is_wordpiece(k->c->train_tokenizer_type) && !k->bad->train_tokenizer_type)
-        tx__violate(k->v,
-                    "--limit-alphabet is for BERT's WordPiece: the alphabet of GPT2BPETokenizer is the 256 bytes; "
-                    "leave the flag out, or give --tokenizer-type");
+        tx__violate(k->v, "--limit-alphabet is for BERT's WordPiece: the others have tokens for all bytes; "
+                          "leave the flag out, or give --tokenizer-type");
 }
 
 static void rule_merge_has_files(const tx__check *k)

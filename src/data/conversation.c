@@ -62,13 +62,11 @@ static bool has_answer(const char *mark, size_t n)
  * is before it. */
 static tx_status token_length(tx_conversations *c, size_t i, size_t *n)
 {
-    size_t before = 0;
+    const int32_t *id = c->ids.id + i;
     c->bytes.n = 0;
-    if (i) TX_TRY(tx_tokenizer_decode(c->tok, c->ids.id + i - 1, 1, &c->bytes));
-    before = c->bytes.n;
-    c->bytes.n = 0;
-    TX_TRY(tx_tokenizer_decode(c->tok, c->ids.id + i - (i > 0), 1 + (i > 0), &c->bytes));
-    *n = c->bytes.n > before ? c->bytes.n - before : 0;
+    TX_TRY(i ? tx_tokenizer_decode_next(c->tok, id[-1], *id, &c->bytes)
+             : tx_tokenizer_decode(c->tok, id, 1, &c->bytes));
+    *n = c->bytes.n;
     return TX_OK;
 }
 

@@ -267,7 +267,8 @@ tx_status tx_train_tokenizer(const tx_config *cfg)
     tx_info("Learned a vocabulary of %d tokens in %.1f s", tx_vocab_trainer_size(j.all), tx_clock() - begin);
     TX_GOTO(tx_vocab_trainer_save(j.all, cfg->output_dir));
     const tx_tokenizer_traits files = tx_tokenizer_traits_of(cfg->train_tokenizer_type);
-    tx_info("Wrote %s/%s%s%s and tokenizer.json", cfg->output_dir, files.vocab_file, files.merge_file ? ", " : "",
+    tx_info("Wrote %s/%s%s%s and tokenizer.json", cfg->output_dir,
+            files.vocab_file ? files.vocab_file : files.model_file, files.merge_file ? ", " : "",
             files.merge_file ? files.merge_file : "");
 out:
     stop_reading(&j);

@@ -29,24 +29,13 @@ out:
     return st;
 }
 
-/* The bytes by which the token makes the text longer: in a vocabulary whose tokens have blanks between them they
- * depend on the token before. */
 static tx_status append_token(tx_text_stream *t, int32_t id)
 {
-    const int32_t pair[2] = { t->last, id };
-    tx_bytes before = { 0 }, both = { 0 };
-    tx_status st;
-    if (t->last >= 0) TX_GOTO(tx_tokenizer_decode(t->tok, pair, 1, &before));
-    TX_GOTO(tx_tokenizer_decode(t->tok, t->last >= 0 ? pair : pair + 1, t->last >= 0 ? 2 : 1, &both));
-    if (both.n < before.n || (before.n && memcmp(both.data, before.data, before.n) != 0)) {
-        before.n = both.n = 0; /* the token changed the one before, which is out: it stands for itself */
-        TX_GOTO(tx_tokenizer_decode(t->tok, &id, 1, &both));
-    }
-    if (both.n > before.n) TX_GOTO(tx_str_append(&t->held, both.data + before.n, both.n - before.n));
+    tx_bytes more = { 0 };
+    tx_status st = tx_tokenizer_decode_next(t->tok, t->last, id, &more);
+    if (!st) st = tx_str_append(&t->held, more.data, more.n);
+    tx_bytes_free(&more);
     t->last = id;
-out:
-    tx_bytes_free(&before);
-    tx_bytes_free(&both);
     return st;
 }
 

@@ -51,7 +51,9 @@
 #define TX_LEARNED_TOKENIZERS(X)                                \
     X(TX_TOKENIZER_GPT2_BPE, "GPT2BPETokenizer")                \
     X(TX_TOKENIZER_BERT_LOWER_CASE, "BertWordPieceLowerCase")   \
-    X(TX_TOKENIZER_BERT_CASE, "BertWordPieceCase")
+    X(TX_TOKENIZER_BERT_CASE, "BertWordPieceCase")              \
+    X(TX_TOKENIZER_LLAMA2, "Llama2Tokenizer")                   \
+    X(TX_TOKENIZER_GPT_SENTENCE_PIECE, "GPTSentencePieceTokenizer")
 /* clang-format on */
 
 TX_KIND(tokenizer_type, TX_TOKENIZERS)

@@ -55,7 +55,7 @@ static tx_status token_string(tx_str *out, const tx_tokenizer *tok, int32_t id, 
     tx_str spelt = { 0 };
     bool whole = true;
     tx_status st;
-    TX_GOTO(tx_tokenizer_decode(tok, &id, 1, &raw));
+    TX_GOTO(tx_tokenizer_decode_next(tok, -1, id, &raw));
     for (size_t i = 0; i < raw.n; i++)
         if (n_chars && ((unsigned char)raw.data[i] & 0xC0) != 0x80) ++*n_chars;
     for (size_t i = 0; i < raw.n && whole;) {

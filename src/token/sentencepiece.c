@@ -224,6 +224,13 @@ static tx_status put_piece(const tx__sp *t, tx_str *out, int32_t id, bool at_sta
     return TX_OK;
 }
 
+static unsigned char byte_of(const tx__sp *t, int32_t id)
+{
+    unsigned char byte = 0;
+    while (t->model.byte_id[byte] != id) byte++;
+    return byte;
+}
+
 static tx_status put_pieces(const tx__sp *t, tx_str *out, const int32_t *ids, size_t n)
 {
     tx_status st = TX_OK;
@@ -231,8 +238,7 @@ static tx_status put_pieces(const tx__sp *t, tx_str *out, const int32_t *ids, si
     bool at_start = true, blank = false;
     for (size_t i = 0; i <= n; i++) {
         if (i < n && t->model.type[ids[i]] == TX__SP_BYTE) {
-            unsigned char byte = 0;
-            while (t->model.byte_id[byte] != ids[i]) byte++;
+            unsigned char byte = byte_of(t, ids[i]);
             TX_GOTO(tx_str_append(&bytes, &byte, 1));
             continue;
         }
@@ -260,6 +266,20 @@ tx_status tx__sp_decode(const tx__sp *t, const int32_t *ids, size_t n, tx_bytes 
 out:
     tx_str_free(&text);
     tx_str_free(&back);
+    return st;
+}
+
+tx_status tx__sp_decode_next(const tx__sp *t, int32_t id, tx_bytes *out)
+{
+    tx_str text = { 0 };
+    bool blank;
+    if (t->model.type[id] == TX__SP_BYTE) {
+        unsigned char byte = byte_of(t, id);
+        return tx__bytes_append(out, &byte, 1);
+    }
+    tx_status st = put_piece(t, &text, id, false, &blank);
+    if (!st) st = tx__bytes_append(out, text.data, text.len);
+    tx_str_free(&text);
     return st;
 }
 

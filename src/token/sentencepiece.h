@@ -27,6 +27,9 @@ void tx__sp_close(tx__sp *t);
 /* Appends the ids of text[0..n). After a failure *out may hold some of them. Errors: TX_ERR_NOMEM. */
 tx_status tx__sp_encode(const tx__sp *t, const unsigned char *text, size_t n, tx_ids *out);
 
+/* Appends the text of one id as it goes on after others: with its blank, a byte as it is. Errors: TX_ERR_NOMEM. */
+tx_status tx__sp_decode_next(const tx__sp *t, int32_t id, tx_bytes *out);
+
 /* Appends the text of ids, which are all below the number of pieces. Errors: TX_ERR_NOMEM. */
 tx_status tx__sp_decode(const tx__sp *t, const int32_t *ids, size_t n, tx_bytes *out);
 

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/str.h"
@@ -109,6 +110,29 @@ tx_status tx_tokenizer_decode(const tx_tokenizer *t, const int32_t *ids, size_t 
         out->data[before] = 0;
     }
     return st;
+}
+
+static tx_status decode_after(const tx_tokenizer *t, int32_t last, int32_t id, tx_bytes *out)
+{
+    const int32_t pair[2] = { last, id };
+    tx_bytes before = { 0 }, both = { 0 };
+    tx_status st;
+    TX_GOTO(tx_tokenizer_decode(t, pair, 1, &before));
+    TX_GOTO(tx_tokenizer_decode(t, pair, 2, &both));
+    if (both.n < before.n || (before.n && memcmp(both.data, before.data, before.n) != 0))
+        st = tx_tokenizer_decode(t, &id, 1, out); /* it changed the one before, which is out: it stands for itself */
+    else
+        st = tx__bytes_append(out, both.data + before.n, both.n - before.n);
+out:
+    tx_bytes_free(&before);
+    tx_bytes_free(&both);
+    return st;
+}
+
+tx_status tx_tokenizer_decode_next(const tx_tokenizer *t, int32_t last, int32_t id, tx_bytes *out)
+{
+    if (t->kind->next && id >= 0 && id < t->vocab_size) return t->kind->next(t, id, out);
+    return last >= 0 ? decode_after(t, last, id, out) : tx_tokenizer_decode(t, &id, 1, out);
 }
 
 /* ---- display ---- */

@@ -19,6 +19,8 @@ typedef struct tx_tokenizer_kind {
     tx_status (*encode)(const tx_tokenizer *t, const unsigned char *text, size_t n, tx_ids *out);
     void (*ends)(const tx_tokenizer *t, size_t *n_before, size_t *n_after); /* NULL: encode adds none */
     tx_status (*decode)(const tx_tokenizer *t, const int32_t *ids, size_t n, tx_bytes *out); /* ids are in range */
+    tx_status (*next)(const tx_tokenizer *t, int32_t id,
+                      tx_bytes *out);                            /* NULL: what decode adds to the token before */
     int32_t (*special)(const tx_tokenizer *t, const char *name); /* id of a special token, -1: none of that name */
     void (*hash)(const tx_tokenizer *t, XXH3_state_t *s);        /* updates it with everything that ids depend on */
     void (*close)(tx_tokenizer *t);                              /* frees t too */

@@ -90,6 +90,12 @@ static tx_status sp_decode(const tx_tokenizer *t, const int32_t *ids, size_t n, 
     return tx__sp_decode(&s->sp, ids + from, n - from, out);
 }
 
+static tx_status sp_next(const tx_tokenizer *t, int32_t id, tx_bytes *out)
+{
+    const sp_tokenizer *s = of(t);
+    return s->is_mark && s->is_mark[id] ? sp_decode(t, &id, 1, out) : tx__sp_decode_next(&s->sp, id, out);
+}
+
 /* ---- facts ---- */
 
 static int32_t sp_special(const tx_tokenizer *t, const char *name)
@@ -242,8 +248,13 @@ static tx_status marks_open(tx_tokenizer **out, const tx_tokenizer_files *from)
     return tx_tokenizer_open_sentencepiece(out, from->model_file, TX_SENTENCEPIECE_MARKS, from->n_extra_ids);
 }
 
-#define SENTENCEPIECE \
-    .encode = sp_encode, .ends = sp_ends, .decode = sp_decode, .special = sp_special, .hash = sp_hash, .close = sp_close
-const tx_tokenizer_kind tx__tokenizer_sentencepiece_gpt = { .open = gpt_open, SENTENCEPIECE };
-const tx_tokenizer_kind tx__tokenizer_sentencepiece_llama2 = { .open = llama2_open, SENTENCEPIECE };
+#define SENTENCEPIECE                                                                                  \
+    .encode = sp_encode, .ends = sp_ends, .decode = sp_decode, .next = sp_next, .special = sp_special, \
+    .hash = sp_hash, .close = sp_close
+const tx_tokenizer_kind tx__tokenizer_sentencepiece_gpt = { .open = gpt_open,
+                                                            .learner = &tx__learner_sp_unigram,
+                                                            SENTENCEPIECE };
+const tx_tokenizer_kind tx__tokenizer_sentencepiece_llama2 = { .open = llama2_open,
+                                                               .learner = &tx__learner_sp_bpe,
+                                                               SENTENCEPIECE };
 const tx_tokenizer_kind tx__tokenizer_sentencepiece = { .open = marks_open, SENTENCEPIECE };

@@ -11,6 +11,8 @@ static const tx__vocab_learner *const learners[] = {
     [TX_VOCAB_BPE] = &tx__learner_bpe,
     [TX_VOCAB_WORDPIECE_LOWER_CASE] = &tx__learner_wordpiece_lower_case,
     [TX_VOCAB_WORDPIECE_CASE] = &tx__learner_wordpiece_case,
+    [TX_VOCAB_SENTENCEPIECE_BPE] = &tx__learner_sp_bpe,
+    [TX_VOCAB_SENTENCEPIECE_UNIGRAM] = &tx__learner_sp_unigram,
 };
 
 /* ---- special tokens ---- */
@@ -87,6 +89,7 @@ void tx_vocab_trainer_free(tx_vocab_trainer *t)
     tx__strings_free(&t->token);
     tx_free(t->count);
     tx_free(t->merge);
+    tx_free(t->score);
     tx_free(t);
 }
 

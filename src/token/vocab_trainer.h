@@ -33,6 +33,8 @@ typedef struct tx__vocab_learner {
 extern const tx__vocab_learner tx__learner_bpe;                  /* train_bpe.c */
 extern const tx__vocab_learner tx__learner_wordpiece_lower_case; /* train_wordpiece.c */
 extern const tx__vocab_learner tx__learner_wordpiece_case;
+extern const tx__vocab_learner tx__learner_sp_bpe; /* train_sentencepiece.c */
+extern const tx__vocab_learner tx__learner_sp_unigram;
 
 struct tx_vocab_trainer {
     const tx__vocab_learner *learner;
@@ -46,6 +48,7 @@ struct tx_vocab_trainer {
     tx__strings token; /* number = id; BPE's as bytes */
     uint64_t *merge;   /* BPE: pairs of ids in the order learned */
     size_t n_merges;
+    float *score; /* SentencePiece's: [id] */
 };
 
 /* Counts `n` more of a word. */
@@ -57,5 +60,11 @@ tx_status tx__put_merges_txt(tx_str *s, const tx_vocab_trainer *t);
 tx_status tx__put_vocab_txt(tx_str *s, const tx_vocab_trainer *t);
 tx_status tx__put_bpe_tokenizer_json(tx_str *s, const tx_vocab_trainer *t);
 tx_status tx__put_wordpiece_tokenizer_json(tx_str *s, const tx_vocab_trainer *t);
+
+/* The same of SentencePiece's (save_sentencepiece.c). */
+tx_status tx__put_sp_bpe_model(tx_str *s, const tx_vocab_trainer *t);
+tx_status tx__put_sp_unigram_model(tx_str *s, const tx_vocab_trainer *t);
+tx_status tx__put_sp_bpe_tokenizer_json(tx_str *s, const tx_vocab_trainer *t);
+tx_status tx__put_sp_unigram_tokenizer_json(tx_str *s, const tx_vocab_trainer *t);
 
 #endif

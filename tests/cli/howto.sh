@@ -13,6 +13,9 @@ set_up() {
     ln -s "$data/tiny/tiny-corpus.jsonl" docs.jsonl
     mkdir data model shards gpt2
     ln -s "$data/token/small-tokenizer.json" model/tokenizer.json
+    ln -s "$data/token/tiktoken/small.tiktoken" cl100k_base.tiktoken
+    ln -s "$data/token/tiktoken/small-core.json" tiktoken.json
+    ln -s "$data/token/sp-bpe-bytes.model" tokenizer.model
     ln -s "$data/golden/generation/model/"* gpt2
     ln -s "$data/tiny/tiny-vocab.json" gpt2/vocab.json
     ln -s "$data/tiny/tiny-merges.txt" gpt2/merges.txt

@@ -374,7 +374,7 @@ static const struct broken {
       "GPT2BPETokenizer needs --merge-file; a tokenizer.json is read by --tokenizer-type HFTokenizer --tokenizer-model "
       "FILE, a vocab.txt by --tokenizer-type BertWordPieceLowerCase or BertWordPieceCase" },
     { "train-tokenizer", "--input f --output-dir d --vocab-size 300 --limit-alphabet 5",
-      "--limit-alphabet is for BERT's WordPiece: the alphabet of GPT2BPETokenizer is the 256 bytes; leave the flag "
+      "--limit-alphabet is for BERT's WordPiece: the others have tokens for all bytes; leave the flag "
       "out, "
       "or give --tokenizer-type" },
     { "evaluate", "--data-path d", "evaluate needs --load" },

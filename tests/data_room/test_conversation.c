@@ -79,6 +79,47 @@ static void ids_and_masks_are_trls(void **state)
     fclose(expected);
 }
 
+/* ---- tokens that are written otherwise ---- */
+
+/* Where blanks are marks that the decoder strips, or text has a normal form, the loss is still of the answer alone. */
+static void answers_are_found_in_other_tokenizers(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = { "llama2", "mistral", "gemma", "unigram-bytes" };
+    static const char line[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"the end of a b the\"}, "
+                               "{\"role\": \"assistant\", \"content\": \"and the answer is e\\u0301 here\"}]}";
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        char path[96];
+        tx_tokenizer *t;
+        tx_corpus *corpus;
+        tx_record r;
+        bool more;
+        tx_conversations c;
+        tx_ids ids = { 0 }, answer = { 0 };
+        tx_bytes text = { 0 };
+        tx_config cfg = { .chat_template = (char *)"chatml" };
+        const char *const file[] = { write_text(in_scratch("one.jsonl"), line) };
+        snprintf(path, sizeof path, "token/json_kinds/%s.json", kinds[k]);
+        ASSERT_OK(tx_tokenizer_open_json(&t, data_path(path)));
+        ASSERT_OK(tx_corpus_open(&corpus, &(tx_corpus_opts){ .inputs = file, .n_inputs = 1 }));
+        ASSERT_OK(tx_corpus_next(corpus, &r, &more));
+        ASSERT_OK(tx_conversations_open(&c, &cfg, t));
+        ASSERT_OK(tx_conversation_encode(&c, &r, &ids));
+        assert_true(ids.n > 0);
+        answer.id = ids.id;
+        for (size_t i = 0; i < ids.n; i++)
+            if (ids.id[i] & 1) answer.id[answer.n++] = ids.id[i] >> 1;
+        ASSERT_OK(tx_tokenizer_decode(t, answer.id, answer.n, &text));
+        if (!strstr(text.data, "and the answer is") || strstr(text.data, "end of"))
+            fail_msg("%s: the loss is of \"%s\"", kinds[k], text.data);
+        tx_bytes_free(&text);
+        tx_ids_free(&ids);
+        tx_conversations_close(&c);
+        tx_corpus_close(corpus);
+        tx_tokenizer_close(t);
+    }
+}
+
 /* ---- TRL's rows ---- */
 
 static int by_size(const void *a, const void *b)
@@ -299,7 +340,7 @@ int main(void)
         cmocka_unit_test(ids_and_masks_are_trls),          cmocka_unit_test(rows_are_as_full_as_trls),
         cmocka_unit_test(rows_can_be_of_one_each),         cmocka_unit_test(a_line_that_is_no_conversation_is_named),
         SCRATCH_TEST(a_file_has_texts_around_each_role),   cmocka_unit_test(the_words_of_the_help_are_the_tables),
-        SCRATCH_TEST(a_tokenizers_template_is_recognised),
+        SCRATCH_TEST(a_tokenizers_template_is_recognised), SCRATCH_TEST(answers_are_found_in_other_tokenizers),
     };
     return cmocka_run_group_tests(tests, open_tokenizer, close_tokenizer);
 }

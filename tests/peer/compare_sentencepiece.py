@@ -182,6 +182,27 @@ def check(name):
     compare_decoded(name + ", SentencePieceTokenizer", path, ids, [m.decode(x) for x in ids], *more)
 
 
+def check_learned(kind):
+    """A model that train-tokenizer learns: its two files in both libraries."""
+    from tokenizers import Tokenizer
+    folder = os.path.join(WORK, kind)
+    done = subprocess.run([TRIAX, "train-tokenizer", "--input", os.path.join(DATA, "tiny", "tiny-corpus.jsonl"), "--vocab-size", "1500",
+                           "--tokenizer-type", kind, "--output-dir", folder], capture_output=True)
+    if done.returncode:
+        sys.exit(done.stderr.decode())
+    path = os.path.join(folder, "tokenizer.model")
+    sp, hf = spm.SentencePieceProcessor(model_file=path), Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
+    assert sp.get_piece_size() == hf.get_vocab_size() == 1500
+    own = ["<s>", "</s>", "<unk>", "<0x", "\0"]  # which tokenizers finds in text
+    texts = [t for t in (text() for _ in range(N)) if not any(x in t for x in own)] + LINES[:1000] + ["a" * 300, "aaa " * 50, "1" * 100]
+    theirs = sp.encode(texts)
+    compare(kind + " learned", encode(path, texts, kind), [[sp.bos_id()] * (kind[0] == "L") + x for x in theirs], texts)
+    compare(kind + " learned, tokenizers", [e.ids for e in hf.encode_batch(texts, add_special_tokens=False)], theirs, texts)
+    compare(kind + " learned, text", [hf.decode(x) for x in theirs], sp.decode(theirs), texts)
+
+
 if __name__ == "__main__":
     for name in ONLY or MODELS:
         check(name)
+    for kind in [] if ONLY else ["Llama2Tokenizer", "GPTSentencePieceTokenizer"]:
+        check_learned(kind)

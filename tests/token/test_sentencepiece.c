@@ -106,6 +106,26 @@ static void ends_and_specials(void **state)
     for (int i = 0; i < 4; i++) tx_tokenizer_close(all[i]);
 }
 
+/* Token by token: blanks stay, and a byte is a byte. */
+static void token_by_token(void **state)
+{
+    (void)state;
+    static const char text[] = "Hello  world \xC3\xA9\xE4\xB8\xAD!";
+    tx_tokenizer *t = open_model(data_path("token/sp-bpe-bytes.model"), TX_SENTENCEPIECE_GPT, 0);
+    tx_ids ids = { 0 };
+    tx_bytes out = { 0 }, all = { 0 };
+    ASSERT_OK(tx_tokenizer_encode(t, text, strlen(text), &ids));
+    for (size_t i = 0; i < ids.n; i++) ASSERT_OK(tx_tokenizer_decode_next(t, i ? ids.id[i - 1] : -1, ids.id[i], &out));
+    assert_int_equal(out.data[0], ' ');
+    assert_string_equal(out.data + 1, text);
+    ASSERT_OK(tx_tokenizer_decode(t, ids.id, ids.n, &all));
+    assert_string_equal(all.data, text);
+    tx_ids_free(&ids);
+    tx_bytes_free(&out);
+    tx_bytes_free(&all);
+    tx_tokenizer_close(t);
+}
+
 /* ---- models built here ---- */
 
 static void put_piece(tx_str *model, const char *piece, float score, int type)
@@ -254,8 +274,12 @@ static void far_into_a_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stored_ids), cmocka_unit_test(ends_and_specials), SCRATCH_TEST(wrong_models),
-        SCRATCH_TEST(no_utf8),        SCRATCH_TEST(far_into_a_text),
+        cmocka_unit_test(stored_ids),
+        cmocka_unit_test(ends_and_specials),
+        cmocka_unit_test(token_by_token),
+        SCRATCH_TEST(wrong_models),
+        SCRATCH_TEST(no_utf8),
+        SCRATCH_TEST(far_into_a_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,6 +63,8 @@ static void learned_vocabularies(void **state)
     assert_int_equal(tx_tokenizer_vocab_kind(TX_TOKENIZER_GPT2_BPE), TX_VOCAB_BPE);
     assert_int_equal(tx_tokenizer_vocab_kind(TX_TOKENIZER_BERT_LOWER_CASE), TX_VOCAB_WORDPIECE_LOWER_CASE);
     assert_int_equal(tx_tokenizer_vocab_kind(TX_TOKENIZER_BERT_CASE), TX_VOCAB_WORDPIECE_CASE);
+    assert_int_equal(tx_tokenizer_vocab_kind(TX_TOKENIZER_LLAMA2), TX_VOCAB_SENTENCEPIECE_BPE);
+    assert_int_equal(tx_tokenizer_vocab_kind(TX_TOKENIZER_GPT_SENTENCE_PIECE), TX_VOCAB_SENTENCEPIECE_UNIGRAM);
 }
 
 int main(void)
