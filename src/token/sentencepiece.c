@@ -97,10 +97,11 @@ static bool knows_all(const encoding *e)
 static tx_status encode_new(encoding *e, tx__piece_key key, const unsigned char *text, size_t n)
 {
     double sum = 0, margin;
-    size_t first = e->out->n;
+    size_t first = e->out->n, n_chars = 0;
     TX_TRY(tx__sp_cut(&e->t->cut, &e->s, text, n, &sum, &margin));
     if (!knows_all(e)) return has_sums(e) ? cut_in_place(e, text, n) : put_spans(e, text);
-    float limit = has_sums(e) ? tx__unigram_limit(&e->t->cut.unigram, n, margin) : INFINITY;
+    for (size_t i = 0; i < n; i++) n_chars += (text[i] & 0xC0) != 0x80;
+    float limit = has_sums(e) ? tx__unigram_limit(&e->t->cut.unigram, n_chars, margin) : INFINITY;
     TX_TRY(put_spans(e, text));
     TX_TRY(tx__ids_reserve(e->out, 1));
     memcpy(e->out->id + e->out->n, &limit, sizeof limit);
