@@ -6,6 +6,7 @@
 #include "token/sentencepiece.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,13 +17,51 @@
 
 #define BATCH 32 /* words */
 
+/* ---- memory between texts, each for one thread at a time ---- */
+
+enum { N_WORKS = 16, LARGEST_KEPT = 8 << 20 /* bytes of a normalized text */ };
+
+typedef struct work {
+    tx__sp_scratch s;
+    tx_str normal;
+} work;
+
+struct tx__sp_works {
+    _Atomic(work *) idle[N_WORKS]; /* NULL: none yet, or in use */
+};
+
+static void free_work(work *w)
+{
+    if (!w) return;
+    tx__sp_scratch_free(&w->s);
+    tx_str_free(&w->normal);
+    tx_free(w);
+}
+
+static tx_status take_work(const tx__sp *t, work **out)
+{
+    for (int i = 0; i < N_WORKS; i++)
+        if (atomic_load_explicit(&t->works->idle[i], memory_order_relaxed) &&
+            (*out = atomic_exchange(&t->works->idle[i], NULL)))
+            return TX_OK;
+    return tx_alloc(out, 1, sizeof **out, "a tokenizer");
+}
+
+static void give_work(const tx__sp *t, work *w)
+{
+    for (int i = 0; i < N_WORKS && w->normal.cap <= LARGEST_KEPT; i++) {
+        work *none = NULL;
+        if (atomic_compare_exchange_strong(&t->works->idle[i], &none, w)) return;
+    }
+    free_work(w);
+}
+
 /* ---- spans to ids ---- */
 
 typedef struct encoding {
     const tx__sp *t;
     tx_ids *out;
-    tx__sp_scratch s;
-    tx_str normal;
+    work *work;
     tx__piece_cache *cache;
     bool after_unknown; /* which the next unknown character joins */
     double sum;         /* of the ids before number n_summed */
@@ -32,7 +71,7 @@ typedef struct encoding {
 static tx_status put_spans(encoding *e, const unsigned char *text)
 {
     const tx__sp_model *m = &e->t->model;
-    const tx__unigram_scratch *w = &e->s.ways;
+    const tx__unigram_scratch *w = &e->work->s.ways;
     size_t n_bytes = 0;
     for (size_t i = 0; i < w->n_spans; i++) n_bytes += w->span[i].n;
     TX_TRY(tx__ids_reserve(e->out, n_bytes));
@@ -78,7 +117,7 @@ static tx_status cut_in_place(encoding *e, const unsigned char *text, size_t n)
 {
     double margin;
     if (has_sums(e)) sum_up(e);
-    TX_TRY(tx__sp_cut(&e->t->cut, &e->s, text, n, &e->sum, &margin));
+    TX_TRY(tx__sp_cut(&e->t->cut, &e->work->s, text, n, &e->sum, &margin));
     TX_TRY(put_spans(e, text));
     e->n_summed = e->out->n;
     return TX_OK;
@@ -86,8 +125,8 @@ static tx_status cut_in_place(encoding *e, const unsigned char *text, size_t n)
 
 static bool knows_all(const encoding *e)
 {
-    for (size_t i = 0; i < e->s.ways.n_spans; i++)
-        if (e->s.ways.span[i].id == e->t->model.unk) return false;
+    for (size_t i = 0; i < e->work->s.ways.n_spans; i++)
+        if (e->work->s.ways.span[i].id == e->t->model.unk) return false;
     return true;
 }
 
@@ -97,10 +136,11 @@ static bool knows_all(const encoding *e)
 static tx_status encode_new(encoding *e, tx__piece_key key, const unsigned char *text, size_t n)
 {
     double sum = 0, margin;
-    size_t first = e->out->n;
-    TX_TRY(tx__sp_cut(&e->t->cut, &e->s, text, n, &sum, &margin));
+    size_t first = e->out->n, n_chars = 0;
+    TX_TRY(tx__sp_cut(&e->t->cut, &e->work->s, text, n, &sum, &margin));
     if (!knows_all(e)) return has_sums(e) ? cut_in_place(e, text, n) : put_spans(e, text);
-    float limit = has_sums(e) ? tx__unigram_limit(&e->t->cut.unigram, n, margin) : INFINITY;
+    for (size_t i = 0; i < n; i++) n_chars += (text[i] & 0xC0) != 0x80;
+    float limit = has_sums(e) ? tx__unigram_limit(&e->t->cut.unigram, n_chars, margin) : INFINITY;
     TX_TRY(put_spans(e, text));
     TX_TRY(tx__ids_reserve(e->out, 1));
     memcpy(e->out->id + e->out->n, &limit, sizeof limit);
@@ -164,19 +204,20 @@ tx_status tx__sp_encode(const tx__sp *t, const unsigned char *text, size_t n, tx
 {
     encoding e = { .t = t, .out = out, .n_summed = out->n };
     tx_status st;
-    TX_GOTO(tx__sp_normalize(&t->normal, text, n, &e.normal));
+    TX_TRY(take_work(t, &e.work));
+    TX_GOTO(tx__sp_normalize(&t->normal, text, n, &e.work->normal));
     if (t->cut.words == TX__SP_WHOLE) {
         double margin;
-        TX_GOTO(tx__sp_cut(&t->cut, &e.s, (unsigned char *)e.normal.data, e.normal.len, &e.sum, &margin));
-        TX_GOTO(put_spans(&e, (unsigned char *)e.normal.data));
+        TX_GOTO(
+            tx__sp_cut(&t->cut, &e.work->s, (unsigned char *)e.work->normal.data, e.work->normal.len, &e.sum, &margin));
+        TX_GOTO(put_spans(&e, (unsigned char *)e.work->normal.data));
         goto out;
     }
     TX_GOTO(tx__piece_caches_take(t->caches, &e.cache));
-    st = encode_words(&e, (unsigned char *)e.normal.data, e.normal.len);
+    st = encode_words(&e, (unsigned char *)e.work->normal.data, e.work->normal.len);
     tx__piece_caches_give(t->caches, e.cache);
 out:
-    tx__sp_scratch_free(&e.s);
-    tx_str_free(&e.normal);
+    give_work(t, e.work);
     return st;
 }
 
@@ -373,6 +414,7 @@ tx_status tx__sp_open(tx__sp *t, const char *file)
     TX_GOTO(tx__sp_cutter_open(&t->cut, &t->model, file));
     TX_GOTO(open_normalizers(t, file));
     TX_GOTO(tx__piece_caches_create(&t->caches));
+    TX_GOTO(tx_alloc(&t->works, 1, sizeof *t->works, "a tokenizer"));
     TX_GOTO(check_samples(t, file));
 out:
     if (st) tx__sp_close(t);
@@ -382,6 +424,8 @@ out:
 void tx__sp_close(tx__sp *t)
 {
     tx__piece_caches_destroy(t->caches);
+    for (int i = 0; t->works && i < N_WORKS; i++) free_work(atomic_load(&t->works->idle[i]));
+    tx_free(t->works);
     tx__sp_normalizer_close(&t->normal);
     tx__sp_normalizer_close(&t->denormal);
     tx__sp_cutter_close(&t->cut);

@@ -18,6 +18,7 @@ typedef struct tx__sp {
     tx__sp_cutter cut;
     tx__sp_normalizer normal, denormal;
     tx__piece_caches *caches;
+    struct tx__sp_works *works; /* memory that encoding texts leaves for the next */
 } tx__sp;
 
 /* Errors: those of tx__sp_model_read; TX_ERR_FORMAT: a sample of the model's self_test_data gives other pieces. */

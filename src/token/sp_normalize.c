@@ -104,24 +104,40 @@ static size_t heading_blanks(const tx__sp_normalizer *z, const unsigned char *te
     return at;
 }
 
+/* Copies what stays as it is, up to the first character that may not; out has room for 3 bytes of each. Returns the
+ * bytes copied. */
+static size_t put_plain(const tx__sp_normalizer *z, const unsigned char *text, size_t n, tx_str *out, bool *after_blank)
+{
+    size_t at = 0, n_blank = z->escape ? 3 : 1;
+    const char *blank = z->escape ? TX__SP_BLANK : "   ";
+    char *to = out->data + out->len;
+    bool after = *after_blank;
+    for (; at + 1 < n && is_plain(z, text + at); at++) {
+        if (text[at] != ' ') {
+            *to++ = (char)text[at];
+            after = false;
+        } else {
+            if (!after) {
+                memcpy(to, blank, 3);
+                to += n_blank;
+            }
+            after = z->remove_extra;
+        }
+    }
+    out->len = (size_t)(to - out->data);
+    *after_blank = after;
+    return at;
+}
+
 static tx_status put_all(const tx__sp_normalizer *z, const unsigned char *text, size_t n, tx_str *out)
 {
     bool after_blank = z->remove_extra;
     for (size_t at = 0; at < n;) {
-        size_t run = at, n_to;
+        size_t n_to;
         const char *to;
-        while (run + 1 < n && text[run] != ' ' && is_plain(z, text + run)) run++;
-        if (run > at) {
-            TX_TRY(tx_str_append(out, text + at, run - at));
-            at = run;
-            after_blank = false;
-        }
-        if (at + 1 < n && text[at] == ' ' && is_plain(z, text + at)) {
-            if (!after_blank) TX_TRY(put_blank(z, out));
-            after_blank = z->remove_extra;
-            at++;
-            continue;
-        }
+        TX_TRY(tx_str_reserve(out, out->len + 3 * (n - at)));
+        at += put_plain(z, text + at, n - at, out, &after_blank);
+        if (at == n) break;
         at += step(z, text + at, n - at, &to, &n_to);
         while (after_blank && n_to && *to == ' ') to++, n_to--;
         if (n_to) {
@@ -138,7 +154,6 @@ tx_status tx__sp_normalize(const tx__sp_normalizer *z, const unsigned char *text
     size_t n_blank = strlen(blank), skip = z->remove_extra ? heading_blanks(z, text, n) : 0;
     out->len = 0;
     if (skip == n) return TX_OK;
-    TX_TRY(tx_str_reserve(out, n + n / 2 + 16));
     if (z->add_dummy_prefix && !z->suffix) TX_TRY(put_blank(z, out));
     TX_TRY(put_all(z, text + skip, n - skip, out));
     while (z->remove_extra && out->len >= n_blank && !memcmp(out->data + out->len - n_blank, blank, n_blank))

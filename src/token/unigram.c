@@ -111,12 +111,11 @@ tx_status tx__unigram_cut(const tx__unigram *u, tx__unigram_scratch *s, const un
 }
 
 /* After at most n additions a sum of size |sum| + n times the largest score is off by n roundings, each of half a unit
- * in the last place; of two sums that are compared both are. The margin itself was found with such sums. */
+ * in the last place; of two sums that are compared both are, and so is the margin, which was found from 0 on. */
 float tx__unigram_limit(const tx__unigram *u, size_t n, double margin)
 {
     double unit = u->in_float ? 0x1p-24 : 0x1p-53, steps = (double)n + 1;
-    double bound = margin / (4 * steps * unit);
-    if (u->in_float) bound = fmin(bound, LOWEST);
-    bound -= steps * u->largest;
+    double bound = margin / (2 * steps * unit) - 2 * steps * u->largest;
+    if (u->in_float) bound = fmin(bound, LOWEST - steps * u->largest);
     return bound > 3e38 ? INFINITY : bound > 0 ? (float)bound : 0;
 }

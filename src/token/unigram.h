@@ -43,7 +43,7 @@ tx_status tx__unigram_reserve(tx__unigram_scratch *s, size_t n);
 tx_status tx__unigram_cut(const tx__unigram *u, tx__unigram_scratch *s, const unsigned char *text, size_t n,
                           double *sum, double *margin);
 
-/* A part of n bytes, cut with the sum 0 and this margin, is cut alike with any sum of at most this size. */
+/* A part of n characters, cut with the sum 0 and this margin, is cut alike with any sum of at most this size. */
 float tx__unigram_limit(const tx__unigram *u, size_t n, double margin);
 
 /* Adds a piece to a sum as tx__unigram_cut does, within the piece's limit. */
