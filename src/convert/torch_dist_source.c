@@ -23,7 +23,7 @@
 #include "convert/upstream.h"
 #include "convert/upstream_optim.h"
 
-enum { PATH_CAP = 4096, KEY_CAP = 320, MAX_DIMS = 3 };
+enum { PATH_CAP = 4096, KEY_CAP = 320, MAX_DIMS = 3, MAX_CHUNKS = 1 << 14 };
 
 /* A box of a tensor, and where it is. */
 typedef struct chunk {
@@ -106,7 +106,8 @@ static const tensor *find_param(const torch_dist *d, const char *before, const c
 
 static const char *before_of(const tx_source *src, int part, char buf[64])
 {
-    snprintf(buf, 64, part ? "optimizer.state.%s." : "", src->part[part]);
+    buf[0] = 0;
+    if (part) snprintf(buf, 64, "optimizer.state.%s.", src->part[part]);
     return buf;
 }
 
@@ -129,9 +130,19 @@ static tx_status ints(const tx_source *src, const char *key, const tx_py *tuple,
     return TX_OK;
 }
 
+static bool overlap(const chunk *a, const chunk *b, int n_dims)
+{
+    for (int i = 0; i < n_dims; i++)
+        if (a->offset[i] + a->size[i] <= b->offset[i] || b->offset[i] + b->size[i] <= a->offset[i]) return false;
+    return true;
+}
+
 static tx_status add_chunks(const tx_source *src, tensor *t, const tx_py *chunks)
 {
     int64_t numel = 1, covered = 0;
+    if (tx_py_len(chunks) > MAX_CHUNKS)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s/.metadata: %.200s has more than %d boxes", src->path, t->key,
+                       MAX_CHUNKS);
     TX_TRY(tx_alloc(&t->chunk, tx_py_len(chunks) + 1, sizeof *t->chunk, "a checkpoint's index"));
     for (int i = 0; i < t->n_dims; i++)
         if (__builtin_mul_overflow(numel, t->dim[i], &numel)) numel = -1, i = t->n_dims;
@@ -148,7 +159,10 @@ static tx_status add_chunks(const tx_source *src, tensor *t, const tx_py *chunks
         }
         if (!inside)
             return TX_FAIL(TX_ERR_FORMAT, "%s/.metadata: a box of %.200s is not inside of it", src->path, t->key);
-        covered += n;
+        if (__builtin_add_overflow(covered, n, &covered)) numel = -1;
+        for (size_t i = 0; i + 1 < t->n; i++)
+            if (n && overlap(c, &t->chunk[i], t->n_dims))
+                return TX_FAIL(TX_ERR_FORMAT, "%s/.metadata: two boxes of %.200s overlap", src->path, t->key);
     }
     if (covered != numel)
         return TX_FAIL(TX_ERR_FORMAT, "%s/.metadata: boxes of %.200s have %" PRId64 " numbers, and it has %" PRId64,

@@ -293,7 +293,7 @@ static tx_status place_inside(tx_arrow *a, int me, cursor *at, int64_t n)
 static tx_status place_buffers(tx_arrow *a, int me, cursor *at)
 {
     column *c = &a->column[me];
-    int64_t bytes;
+    int64_t bytes = 0;
     const bool text = c->type == ARROW_UTF8 || c->type == ARROW_LARGE_UTF8 || c->type == ARROW_BINARY ||
                       c->type == ARROW_LARGE_BINARY;
     if (c->indexed) return next_buffer(a, at, &c->data, &c->n_data);
