@@ -11,6 +11,7 @@
 #include "convert/meant_folder.h"
 #include "convert/source.h"
 #include "data/indexed_meant.h"
+#include "data/saved_dataset.h"
 #include "model/hf_format.h"
 #include "triax/jobs.h"
 
@@ -399,9 +400,13 @@ tx_status tx_inspect(const tx_config *cfg, tx_line_fn *line, void *user)
     tx__report r = { .line = line, .user = user };
     TX_TRY(dataset_prefix(path, prefix, sizeof prefix, &dataset));
     tx_status st = TX_OK;
-    if (folder && !dataset) TX_TRY(tx_checkpoint_probe(path, &kind, detail, sizeof detail));
+    tx_names saved = { 0 };
+    if (folder && !dataset) TX_TRY(tx__saved_dataset_files(path, &saved));
+    if (folder && !dataset && !saved.n) TX_TRY(tx_checkpoint_probe(path, &kind, detail, sizeof detail));
     if (dataset)
         st = tx__inspect_dataset(&r, cfg, prefix);
+    else if (saved.n)
+        st = tx__inspect_saved_dataset(&r, path, &saved);
     else if (kind == TX_CKPT_NATIVE)
         st = inspect_checkpoint(&r, cfg, path);
     else if (kind == TX_CKPT_HUGGINGFACE)
@@ -415,12 +420,15 @@ tx_status tx_inspect(const tx_config *cfg, tx_line_fn *line, void *user)
         st = inspect_safetensors(&r, cfg, path);
     else if (tx_path_exists(path) && (ends_in(path, ".pt") || ends_in(path, ".pth")))
         st = tx__inspect_pt(&r, cfg, path);
+    else if (tx_path_exists(path) && (ends_in(path, ".arrow") || ends_in(path, ".feather")))
+        st = tx__inspect_arrow(&r, path);
     else
         st = name_meant(
             TX_FAIL(TX_ERR_NOTFOUND,
                     "%s: is no dataset (%s.bin, %s.idx), no folder with a checkpoint and no .safetensors or .pt file",
                     path, path, path),
             path);
+    tx_names_free(&saved);
     tx_str_free(&r.text);
     return st;
 }

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "base/file.h"
 #include "base/str.h"
 #include "config/config.h"
 #include "triax/jobs.h"
@@ -30,5 +31,7 @@ tx_status tx__inspect_dataset(tx__report *r, const tx_config *cfg, const char *p
 
 /* The same for a file of torch.save (inspect_pt.c). */
 tx_status tx__inspect_pt(tx__report *r, const tx_config *cfg, const char *path);
+tx_status tx__inspect_arrow(tx__report *r, const char *path);
+tx_status tx__inspect_saved_dataset(tx__report *r, const char *dir, const tx_names *files);
 
 #endif

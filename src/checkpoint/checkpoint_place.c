@@ -13,6 +13,8 @@
 #include "checkpoint/place.h"
 #include "checkpoint/replay_file.h"
 
+#define TX__DCP_INDEX ".metadata" /* of torch.distributed.checkpoint */
+
 void tx__iter_name(char buf[TX__ITER_CAP], int64_t iteration)
 {
     snprintf(buf, TX__ITER_CAP, "iter_%07" PRId64, iteration);
@@ -94,7 +96,10 @@ bool tx__is_step(tx_ckpt_kind kind, const char *dir, const char *name, char path
     static const char *const deepspeed[] = { "mp_rank_00_model_states.pt",
                                              "zero_pp_rank_0_mp_rank_00_model_states.pt" };
     static const char *const megatron[] = { "mp_rank_00", "mp_rank_00_000" };
-    const char *const *file = kind == TX_CKPT_DEEPSPEED ? deepspeed : megatron;
+    static const char *const torch_dist[] = { TX__DCP_INDEX, TX__DCP_INDEX };
+    const char *const *file = kind == TX_CKPT_DEEPSPEED    ? deepspeed
+                              : kind == TX_CKPT_TORCH_DIST ? torch_dist
+                                                           : megatron;
     if (kind == TX_CKPT_NATIVE) return tx__has_manifest(dir, name, path);
     int n = snprintf(path, TX__PATH_CAP, "%s/%s", dir, name);
     return n > 0 && n < TX__PATH_CAP && (has_file(path, file[0]) || has_file(path, file[1]));
@@ -232,11 +237,11 @@ static tx_status is_others_latest(const char *dir, bool *out)
     return st == TX_ERR_NOMEM ? st : TX_OK; /* what cannot be read holds no such thing */
 }
 
-/* Folders that upstream's programs write, by the names in them: DeepSpeed's, the universal form of it, Megatron's. A
- * step's own folder or the one above. */
+/* Folders that upstream's programs write, by the names in them: DeepSpeed's, the universal form of it, Megatron's two.
+ * A step's own folder or the one above. */
 static tx_status find_upstream(const char *dir, const tx_names *names, tx_ckpt_kind *out)
 {
-    bool states = false, ranks = false, steps = false;
+    bool states = false, ranks = false, steps = false, indexed = has_file(dir, TX__DCP_INDEX);
     for (size_t i = 0; i < names->n; i++) {
         const char *name = names->name[i];
         char path[TX__PATH_CAP];
@@ -244,7 +249,9 @@ static tx_status find_upstream(const char *dir, const tx_names *names, tx_ckpt_k
         states = states || strstr(name, "_states.pt");
         ranks = ranks || begins(name, "mp_rank_");
         steps = steps || (begins(name, "global_step") && !strstr(name, "_universal")); /* those lie beside any kind */
-        ranks = ranks || (tx__iter_parse(name, &iteration) && tx__is_step(TX_CKPT_MEGATRON, dir, name, path));
+        bool iter = tx__iter_parse(name, &iteration) || !strcmp(name, "release");
+        ranks = ranks || (iter && tx__is_step(TX_CKPT_MEGATRON, dir, name, path));
+        indexed = indexed || (iter && tx__is_step(TX_CKPT_TORCH_DIST, dir, name, path));
     }
     bool deepspeed = states || steps;
     if (!deepspeed) TX_TRY(is_others_latest(dir, &deepspeed));
@@ -255,6 +262,8 @@ static tx_status find_upstream(const char *dir, const tx_names *names, tx_ckpt_k
         *out = TX_CKPT_UNIVERSAL;
     else if (deepspeed)
         *out = TX_CKPT_DEEPSPEED;
+    else if (indexed && !has_file(dir, TX__LATEST))
+        *out = TX_CKPT_TORCH_DIST;
     else if (ranks || (has_file(dir, TX__TRACKER) && !has_file(dir, TX__LATEST) && !tx_checkpoint_is_any_in(dir)))
         *out = TX_CKPT_MEGATRON; /* a native folder has that file, too */
     return TX_OK;

@@ -7,7 +7,6 @@
  *                           distrib_optim.pt          with --use-distributed-optimizer, of which 'optimizer' has
  *                                                     nothing then */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -37,40 +36,6 @@ typedef struct walk {
 } walk;
 
 /* ---- which folder ---- */
-
-/* The step's folder: DIR itself, or the one that the tracker names. */
-static tx_status find_step(tx_source *src)
-{
-    char path[PATH_CAP], name[64];
-    tx_str text = { 0 };
-    tx_status st;
-    TX_GOTO(tx_path_join(path, sizeof path, src->folder, "latest_checkpointed_iteration.txt"));
-    if (!tx_path_exists(path)) {
-        st = tx__take_newest(src, TX_CKPT_MEGATRON, "latest_checkpointed_iteration.txt");
-        goto out;
-    }
-    TX_GOTO(tx_file_read(path, 64, &text));
-    char *end = text.data;
-    long long iteration = text.len ? strtoll(text.data, &end, 10) : -1;
-    while (end && (*end == '\n' || *end == ' ')) end++;
-    if (text.len >= 7 && !strncmp(text.data, "release", 7)) {
-        snprintf(name, sizeof name, "release");
-    } else if (iteration >= 0 && end && !*end) {
-        snprintf(name, sizeof name, "iter_%07lld", iteration);
-    } else {
-        st = TX_FAIL(TX_ERR_FORMAT, "%s: must hold an iteration's number, or the word release", path);
-        goto out;
-    }
-    TX_GOTO(tx_path_join(path, sizeof path, src->folder, name));
-    if (!tx_path_is_dir(path)) {
-        st = TX_FAIL(TX_ERR_NOTFOUND, "%s: names %s, and there is no such folder", src->folder, name);
-        goto out;
-    }
-    st = tx_memdup0(&src->path, path, strlen(path), "a path");
-out:
-    tx_str_free(&text);
-    return st;
-}
 
 /* How many ranks there are, by the folders' names; *staged: they have a stage's number, too. */
 static tx_status count_ranks(const tx_source *src, int *n_tp, int *n_pp, bool *staged)
@@ -215,7 +180,7 @@ static tx_status open_megatron(tx_source *src)
     TX_TRY(tx_alloc(&g, 1, sizeof *g, "a checkpoint"));
     src->impl = g;
     g->s.unverified = src->unverified;
-    TX_TRY(find_step(src));
+    TX_TRY(tx__follow_iteration(src, TX_CKPT_MEGATRON));
     TX_TRY(count_ranks(src, &g->s.n_tp, &g->n_pp, &staged));
     for (int pp = 0; pp < g->n_pp; pp++)
         for (int tp = 0; tp < g->s.n_tp; tp++) {

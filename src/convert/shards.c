@@ -50,6 +50,39 @@ out:
     return st;
 }
 
+tx_status tx__follow_iteration(tx_source *src, tx_ckpt_kind kind)
+{
+    char path[4096], name[64];
+    tx_str text = { 0 };
+    tx_status st;
+    TX_GOTO(tx_path_join(path, sizeof path, src->folder, "latest_checkpointed_iteration.txt"));
+    if (!tx_path_exists(path)) {
+        st = tx__take_newest(src, kind, "latest_checkpointed_iteration.txt");
+        goto out;
+    }
+    TX_GOTO(tx_file_read(path, 64, &text));
+    char *end = text.data;
+    long long iteration = text.len ? strtoll(text.data, &end, 10) : -1;
+    while (end && (*end == '\n' || *end == ' ')) end++;
+    if (text.len >= 7 && !strncmp(text.data, "release", 7)) {
+        snprintf(name, sizeof name, "release");
+    } else if (iteration >= 0 && end && !*end) {
+        snprintf(name, sizeof name, "iter_%07lld", iteration);
+    } else {
+        st = TX_FAIL(TX_ERR_FORMAT, "%s: must hold an iteration's number, or the word release", path);
+        goto out;
+    }
+    TX_GOTO(tx_path_join(path, sizeof path, src->folder, name));
+    if (!tx_path_is_dir(path)) {
+        st = TX_FAIL(TX_ERR_NOTFOUND, "%s: names %s, and there is no such folder", src->folder, name);
+        goto out;
+    }
+    st = tx_memdup0(&src->path, path, strlen(path), "a path");
+out:
+    tx_str_free(&text);
+    return st;
+}
+
 /* ---- the list ---- */
 
 tx_status tx__shards_open(tx__shards *s, const char *path, const tx_pt **out)

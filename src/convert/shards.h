@@ -54,6 +54,11 @@ tx_status tx__take_newest(tx_source *src, tx_ckpt_kind kind, const char *tracker
  * tx__take_newest, else the folder itself. TX_ERR_FORMAT: it names none; TX_ERR_NOTFOUND: it is not there. */
 tx_status tx__follow_tracker(tx_source *src, const char *tracker);
 
+/* src->path: the folder of the iteration that Megatron's tracker names; where there is none, tx__take_newest of the
+ * kind.
+ */
+tx_status tx__follow_iteration(tx_source *src, tx_ckpt_kind kind);
+
 /* Opens a file, which the list closes. */
 tx_status tx__shards_open(tx__shards *s, const char *path, const tx_pt **out);
 void tx__shards_deinit(tx__shards *s);

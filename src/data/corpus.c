@@ -11,7 +11,9 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "data/arrow_stream.h"
 #include "data/corpus_source.h"
+#include "data/saved_dataset.h"
 
 #define LOOK_MAX ((size_t)1 << 20) /* a file that begins with more blanks than this is plain text */
 
@@ -24,6 +26,7 @@ struct tx_corpus {
 
     /* the input being read; src NULL: none */
     tx_text_source *src;
+    tx_arrow *arrow; /* what is read of it, in the place of its bytes; or NULL */
     const char *name;
     bool json, file_done;
     int64_t n_before; /* n_records when it was opened */
@@ -163,7 +166,9 @@ static void say_kind(const tx_corpus *c)
     static const char *const document[] = {
         [TX_TEXT_FILE] = "the file", [TX_TEXT_BLANK_LINE] = "what lies between blank lines", [TX_TEXT_LINE] = "a line"
     };
-    if (c->json)
+    if (c->arrow)
+        tx_info("%s: rows of an Arrow file", c->name);
+    else if (c->json)
         tx_info("%s: JSON lines", c->name);
     else if (c->n && named_json(c->name))
         tx_warn("%s: does not begin with {, so it is plain text in spite of its name; a document is %s", c->name,
@@ -185,6 +190,13 @@ static tx_status look(tx_corpus *c)
         while (blanks < c->head.len && strchr(" \t\r\n", c->head.data[blanks]) && c->head.data[blanks]) blanks++;
     }
     c->json = looks_like_json(c);
+    if (c->head.len >= 4 && !memcmp(c->head.data, "PAR1", 4))
+        return TX_FAIL(
+            TX_ERR_UNSUPPORTED,
+            "%s: is a Parquet file, which is not read; in Python, "
+            "pandas.read_parquet(...).to_json(..., orient='records', lines=True) makes JSON lines of it, and "
+            "datasets.load_dataset('parquet', data_files=...)['train'].save_to_disk(...) a folder that --input takes",
+            c->name);
     if (c->head.len > 262 && !memcmp(c->head.data + 257, "ustar", 5))
         return TX_FAIL(TX_ERR_FORMAT, "%s: is a tar archive; unpack it and give the files in it", c->name);
     c->block = c->head.data;
@@ -211,19 +223,50 @@ static tx_status open_next(tx_corpus *c)
     TX_TRY(tx__text_source_open(&c->src, path, c->name));
     tx_info("Opening %s", c->name);
     TX_TRY(look(c));
+    if (tx__arrow_is(c->head.data, c->head.len)) {
+        if (!strcmp(path, "-"))
+            return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: is an Arrow file; give its name to --input", c->name);
+        TX_TRY(tx__arrow_open(&c->arrow, path));
+    }
     say_kind(c);
     return TX_OK;
 }
 
+static int64_t taken(const tx_corpus *c)
+{
+    return c->arrow ? tx__arrow_taken(c->arrow) : tx__text_source_taken(c->src);
+}
+
 static void close_input(tx_corpus *c)
 {
-    c->where.done += tx__text_source_taken(c->src);
+    c->where.done += taken(c);
+    tx__arrow_close(c->arrow);
     tx__text_source_close(c->src);
+    c->arrow = NULL;
     c->src = NULL;
     if (c->n_records == c->n_before) tx_warn("%s: holds no document", c->name);
 }
 
 /* ---- the list of inputs ---- */
+
+static tx_status add_input(tx_corpus *c, const char *path);
+
+/* A folder: one that datasets has saved, or a mistake. */
+static tx_status add_folder(tx_corpus *c, const char *dir)
+{
+    tx_names files;
+    TX_TRY(tx__saved_dataset_files(dir, &files));
+    tx_status st = TX_OK;
+    if (!files.n)
+        st =
+            TX_FAIL(TX_ERR_IO,
+                    "%s: is a directory, and none that save_to_disk of Hugging Face's datasets made; give the files in "
+                    "it to --input, as in '%s/*.jsonl'",
+                    dir, dir);
+    for (size_t i = 0; i < files.n && !st; i++) st = add_input(c, files.name[i]);
+    tx_names_free(&files);
+    return st;
+}
 
 static tx_status add_input(tx_corpus *c, const char *path)
 {
@@ -232,9 +275,7 @@ static tx_status add_input(tx_corpus *c, const char *path)
     for (size_t i = 0; is_stdin && i < c->inputs.n; i++)
         if (!strcmp(c->inputs.name[i], "-"))
             return TX_FAIL(TX_ERR_ARG, "--input names - (standard input) twice; name it once");
-    if (!is_stdin && tx_path_is_dir(path))
-        return TX_FAIL(TX_ERR_IO, "%s: is a directory; give the files in it to --input, as in '%s/*.jsonl'", path,
-                       path);
+    if (!is_stdin && tx_path_is_dir(path)) return add_folder(c, path);
     if (!is_stdin && access(path, R_OK)) return TX_FAIL(TX_ERR_IO, "%s: may not be read; check its permissions", path);
     if (is_stdin || stat(path, &sb) || !S_ISREG(sb.st_mode))
         c->where.total = -1;
@@ -290,7 +331,7 @@ tx_status tx_corpus_open(tx_corpus **out, const tx_corpus_opts *opts)
 tx_corpus_position tx_corpus_where(const tx_corpus *c)
 {
     tx_corpus_position w = c->where;
-    if (c->src) w.done += tx__text_source_taken(c->src);
+    if (c->src) w.done += taken(c);
     if (w.total < 0) w.total = 0;
     return w;
 }
@@ -301,7 +342,11 @@ static tx_status next_of_input(tx_corpus *c, tx_record *r, bool *more)
 {
     c->record.len = 0;
     int64_t first = c->line + 1;
-    if (c->json || c->opts.text_split == TX_TEXT_LINE) {
+    if (c->arrow) {
+        TX_TRY(tx__arrow_next(c->arrow, &c->record, more));
+        c->json = true;
+        c->line++;
+    } else if (c->json || c->opts.text_split == TX_TEXT_LINE) {
         TX_TRY(next_line(c, more));
     } else if (c->opts.text_split == TX_TEXT_BLANK_LINE) {
         TX_TRY(next_paragraph(c, more, &first));
@@ -335,6 +380,7 @@ tx_status tx_corpus_next(tx_corpus *c, tx_record *record, bool *more)
 void tx_corpus_close(tx_corpus *c)
 {
     if (!c) return;
+    tx__arrow_close(c->arrow);
     tx__text_source_close(c->src);
     tx_names_free(&c->inputs);
     tx_str_free(&c->head);

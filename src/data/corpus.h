@@ -1,4 +1,5 @@
-/* corpus.h - documents out of text files: JSON lines or plain text, plain or compressed, as large as may be.
+/* corpus.h - documents out of text files: JSON lines or plain text, plain or compressed, as large as may be; and out of
+ * Arrow files (arrow_stream.h), whose rows are as JSON lines, alone or in a folder of datasets (saved_dataset.h).
  *
  *      files  ->  records (a JSON line, or a plain text document)  ->  texts (the members of --json-keys)
  *             ^ tx_corpus_next: reads, in order, one thread         ^ tx_record_items: parses and checks, any thread
@@ -63,6 +64,7 @@ typedef tx_status tx_item_fn(void *user, int key, int64_t item, const char *text
 
 /* Parses the record and hands the texts of each key, in order, to fn; a plain text record is the text of key 0. A
  * member is a string or an array of strings: the sentences of a document, as Megatron's sentence splitter writes them.
+ * A key "a.b" that the line has no member for is b of the object a.
  * Nothing is handed out unless every key is there. A JSON line is read as Python's json module reads it (NaN, Infinity
  * and numbers of any size are let pass); unpaired surrogates in the texts are errors, unless they shall pass.
  * Errors: TX_ERR_FORMAT, naming file, line and place, for a line that is no JSON object of such members under these

@@ -111,6 +111,22 @@ static tx_status parse_mended(json_t **out, const tx_record *r, char stand_in, b
     return st;
 }
 
+/* The member of that name; where there is none, "a.b" is b of the object a. */
+static json_t *member_of(const json_t *object, const char *name)
+{
+    char first[256];
+    json_t *v = json_object_get(object, name);
+    for (const char *dot = strchr(name, '.'); !v && dot; dot = strchr(dot + 1, '.')) {
+        size_t n = (size_t)(dot - name);
+        if (n >= sizeof first) break;
+        memcpy(first, name, n);
+        first[n] = 0;
+        const json_t *inside = json_object_get(object, first);
+        if (json_is_object(inside)) v = member_of(inside, dot + 1);
+    }
+    return v;
+}
+
 /* A wanted text has a surrogate if it depends on what stands in for one. */
 static tx_status check_surrogates(const json_t *object, const tx_record *r, const wanted *keys)
 {
@@ -119,7 +135,7 @@ static tx_status check_surrogates(const json_t *object, const tx_record *r, cons
     bool seen = false;
     tx_status st = parse_mended(&other, r, 'd', &seen, &e);
     for (int k = 0; k < keys->n && !st; k++) {
-        json_t *a = json_object_get(object, keys->name[k]), *b = json_object_get(other, keys->name[k]);
+        json_t *a = member_of(object, keys->name[k]), *b = member_of(other, keys->name[k]);
         if (a && !json_equal(a, b))
             st = TX_FAIL(
                 TX_ERR_FORMAT,
@@ -188,7 +204,7 @@ static tx_status check_members(const json_t *object, const tx_record *r, const w
 {
     TX_TRY(check_object(object, r));
     for (int k = 0; k < keys->n; k++) {
-        const json_t *v = json_object_get(object, keys->name[k]);
+        const json_t *v = member_of(object, keys->name[k]);
         if (!v)
             return TX_FAIL(TX_ERR_FORMAT,
                            "%s: line %lld: has no member \"%s\"; give the right --json-keys or correct the line",
@@ -221,7 +237,7 @@ static tx_status texts_by_jansson(const tx_record *r, const wanted *keys, tx_ite
     tx_status st;
     TX_GOTO(parse_line(&object, r, keys));
     TX_GOTO(check_members(object, r, keys));
-    for (int k = 0; k < keys->n; k++) TX_GOTO(give_value(json_object_get(object, keys->name[k]), k, fn, user));
+    for (int k = 0; k < keys->n; k++) TX_GOTO(give_value(member_of(object, keys->name[k]), k, fn, user));
 out:
     json_decref(object);
     return st;

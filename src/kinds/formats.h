@@ -26,6 +26,10 @@
     X(TX_FORMAT_UNIVERSAL, "universal", TX_CKPT_UNIVERSAL, "a universal DeepSpeed checkpoint", NULL, \
       tx_source_universal, tx_sink_universal)
 
+#define TX_FORMAT_ROW_TORCH_DIST(X)                                                                              \
+    X(TX_FORMAT_TORCH_DIST, "torch_dist", TX_CKPT_TORCH_DIST, "a distributed checkpoint of Megatron Core", NULL, \
+      tx_source_torch_dist, tx_sink_torch_dist)
+
 #define TX_FORMAT_ROW_PEFT(X) \
     X(TX_FORMAT_PEFT, "peft", TX_CKPT_PEFT, "an adapter of PEFT", "adapter_config.json", tx_source_peft, tx_sink_peft)
 
@@ -42,6 +46,7 @@
     TX_FORMAT_ROW_MEGATRON(X)    \
     TX_FORMAT_ROW_DEEPSPEED(X)   \
     TX_FORMAT_ROW_UNIVERSAL(X)   \
+    TX_FORMAT_ROW_TORCH_DIST(X)  \
     TX_FORMAT_ROW_PEFT(X)
 
 TX_KIND(checkpoint_format, TX_FORMATS)

@@ -75,6 +75,9 @@ static const tx__name names[] = {
     OBJECT("numpy.random._pickle", "__bit_generator_ctor"), OBJECT("numpy.random._mt19937", "MT19937"),
     OBJECT("numpy.random._pcg64", "PCG64"),
 
+    /* the index of torch.distributed.checkpoint's folders */
+    OBJECT("torch.distributed.checkpoint", NULL), OBJECT("torch.serialization", "_get_layout"),
+
     /* enums, options, loss scalers, addresses of fragments: whatever these two keep of theirs */
     OBJECT("megatron", NULL), OBJECT("deepspeed", NULL),
 };

@@ -37,6 +37,10 @@ typedef struct tx_pt tx_pt;
 tx_status tx_pt_open(tx_pt **out, const char *path);
 /* The same without comparing. */
 tx_status tx_pt_open_unchecked(tx_pt **out, const char *path);
+/* The archive in bytes [at, at + size) of a file, as torch.distributed.checkpoint puts several into one. */
+tx_status tx_pt_open_part(tx_pt **out, const char *path, uint64_t at, uint64_t size, bool checked);
+/* A pickle by itself, which has no tensors. */
+tx_status tx_pt_open_pickle(tx_pt **out, const char *path);
 void tx_pt_close(tx_pt *f); /* NULL allowed */
 
 const char *tx_pt_path(const tx_pt *f);

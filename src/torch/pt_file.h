@@ -15,6 +15,7 @@ typedef struct tx__pt_stored {
 
 struct tx_pt {
     char *path;
+    tx_map file; /* all of it; of that this archive is */
     tx_map map;
     tx__zip zip; /* no entries: the older container */
     bool checks; /* entries are compared with their CRC-32 before they are used */

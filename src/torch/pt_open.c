@@ -155,16 +155,43 @@ static tx_status open_container(tx_pt *f)
     return TX_FAIL(TX_ERR_FORMAT, "%s: not a file of torch.save: neither a zip archive nor a pickle", f->path);
 }
 
-static tx_status open_file(tx_pt **out, const char *path, bool checks)
+static tx_status open_bare_pickle(tx_pt *f)
+{
+    size_t taken;
+    if (f->map.size > TX_PT_MAX_PICKLE)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: has %zu bytes; at most %zu are read", f->path, f->map.size,
+                       TX_PT_MAX_PICKLE);
+    return tx__pickle_read(
+        &f->root, &taken, f->arena,
+        &(tx__pickle_in){ f->path, "the pickle", f->map.data, f->map.size, NULL, NULL, &f->n_values, NULL });
+}
+
+/* What is to be opened of a file. */
+typedef struct part {
+    uint64_t at, size; /* size 0: all of it */
+    bool checks, pickle;
+} part;
+
+static tx_status open_part(tx_pt **out, const char *path, const part *r)
 {
     tx_pt *f;
     TX_TRY(tx_alloc(&f, 1, sizeof *f, "a .pt file"));
     tx_status st;
-    f->checks = checks;
+    f->checks = r->checks;
     TX_GOTO(tx_memdup0(&f->path, path, strlen(path), "a path"));
-    TX_GOTO(tx_map_open(&f->map, path));
+    TX_GOTO(tx_map_open(&f->file, path));
+    f->map = f->file;
+    if (r->size) {
+        if (r->at > f->file.size || r->size > f->file.size - r->at) {
+            st = TX_FAIL(TX_ERR_FORMAT,
+                         "%s: has %zu bytes, and a tensor in bytes %" PRIu64 " to %" PRIu64 ": it is cut off", path,
+                         f->file.size, r->at, r->at + r->size);
+            goto out;
+        }
+        f->map = (tx_map){ f->file.data + r->at, (size_t)r->size };
+    }
     TX_GOTO(tx_py_arena_create(&f->arena));
-    TX_GOTO(open_container(f));
+    TX_GOTO(r->pickle ? open_bare_pickle(f) : open_container(f));
     *out = f;
     f = NULL;
 out:
@@ -174,12 +201,23 @@ out:
 
 tx_status tx_pt_open(tx_pt **out, const char *path)
 {
-    return open_file(out, path, true);
+    return open_part(out, path, &(part){ .checks = true });
 }
 
 tx_status tx_pt_open_unchecked(tx_pt **out, const char *path)
 {
-    return open_file(out, path, false);
+    return open_part(out, path, &(part){ .checks = false });
+}
+
+tx_status tx_pt_open_part(tx_pt **out, const char *path, uint64_t at, uint64_t size, bool checked)
+{
+    if (!size) return TX_FAIL(TX_ERR_FORMAT, "%s: a tensor of no bytes", path);
+    return open_part(out, path, &(part){ at, size, checked, false });
+}
+
+tx_status tx_pt_open_pickle(tx_pt **out, const char *path)
+{
+    return open_part(out, path, &(part){ .pickle = true });
 }
 
 void tx_pt_close(tx_pt *f)
@@ -189,7 +227,7 @@ void tx_pt_close(tx_pt *f)
     tx_hash_free(&f->by_key);
     tx_free(f->stored);
     tx_py_arena_destroy(f->arena);
-    tx_map_close(&f->map);
+    tx_map_close(&f->file);
     tx_free(f->path);
     tx_free(f);
 }
@@ -207,5 +245,5 @@ const tx_py *tx_pt_root(const tx_pt *f)
 /* The map is read-only, so no page of it can be lost. */
 void tx_pt_forget(const tx_pt *f)
 {
-    if (f->map.data) (void)madvise((void *)(uintptr_t)f->map.data, f->map.size, MADV_DONTNEED);
+    if (f->file.data) (void)madvise((void *)(uintptr_t)f->file.data, f->file.size, MADV_DONTNEED);
 }

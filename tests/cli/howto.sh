@@ -38,6 +38,7 @@ set_up() {
         ln -s "$data/dataset/tiny_text_document.$end" my_text_document.$end
         ln -s "$data/dataset/tinybert_text_document.$end" my_text_sentence.$end
     done
+    ln -s "$data/upstream/torch_dist_llama_tp2" megatron-core
     ln -s "$pages/../../examples/ds_config_345m_zero3.json" ds_config.json
     sed -n '/^```json$/,/^```$/{/^```/d; p}' "$pages/schedules.md" >scheduler.json
     sed -n '/^```json$/,/^```$/{/^```/d; p}' "$pages/data-efficiency.md" >by_difficulty.json

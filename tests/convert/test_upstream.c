@@ -110,6 +110,12 @@ static void universal(void **state)
     compare_all("universal_z3_dp2_fp32", "universal_z3_dp2_fp32", "universal", 3, 4);
 }
 
+static void torch_dist(void **state)
+{
+    (void)state;
+    compare_all("torch_dist_llama_tp2", "torch_dist_llama_tp2", "torch_dist", 1, 4);
+}
+
 static void megatron(void **state)
 {
     (void)state;
@@ -393,11 +399,13 @@ static void scaled_positions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(many_names),       cmocka_unit_test(deepspeed), cmocka_unit_test(universal),
-        cmocka_unit_test(megatron),         cmocka_unit_test(bert),      SCRATCH_TEST(bert_goes_on),
-        cmocka_unit_test(old_versions),     cmocka_unit_test(schedules), SCRATCH_TEST(release),
-        SCRATCH_TEST(incomplete),           cmocka_unit_test(onebit),    SCRATCH_TEST(all_rows_are_tokens),
-        cmocka_unit_test(scaled_positions),
+        cmocka_unit_test(many_names),      cmocka_unit_test(deepspeed),
+        cmocka_unit_test(universal),       cmocka_unit_test(torch_dist),
+        cmocka_unit_test(megatron),        cmocka_unit_test(bert),
+        SCRATCH_TEST(bert_goes_on),        cmocka_unit_test(old_versions),
+        cmocka_unit_test(schedules),       SCRATCH_TEST(release),
+        SCRATCH_TEST(incomplete),          cmocka_unit_test(onebit),
+        SCRATCH_TEST(all_rows_are_tokens), cmocka_unit_test(scaled_positions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

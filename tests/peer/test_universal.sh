@@ -37,6 +37,13 @@ near() {
     echo "$3: the losses of the run that was not interrupted"
 }
 
+# back NAME: a universal folder universal-NAME of what the engine saved in back-NAME, by DeepSpeed's own converter
+back() {
+    "$TX_PEER_PYTHON" -m deepspeed.checkpoint.ds_to_universal --input_folder back-$1/global_step6 \
+        --output_folder universal-$1/global_step6_universal --num_extract_workers 1 --num_merge_workers 1 >said 2>&1 ||
+        { tail -5 said >&2; die "ds_to_universal of $1"; }
+}
+
 run --save run --save-interval 3
 mv mine whole1
 cp whole1 whole2
@@ -46,15 +53,20 @@ for z in 1 2 3; do
     from=run/iter_0000003 wd=0.01
     [ $z = 3 ] && from=run3/iter_0000003 wd=0
     ok convert --to deepspeed --target-zero-stage $z --target-dp 2 --no-proof $from there$z
-    engine whole$z there$z back$z $z 2 3
-    "$TX_PEER_PYTHON" -m deepspeed.checkpoint.ds_to_universal --input_folder back$z/global_step6 \
-        --output_folder universal$z/global_step6_universal --num_extract_workers 1 --num_merge_workers 1 >said 2>&1 ||
-        { tail -5 said >&2; die "ds_to_universal"; }
-    run --load universal$z --weight-decay $wd
+    engine whole$z there$z back-$z $z 2 3
+    back $z
+    run --load universal-$z --weight-decay $wd
     near whole$z mine "triax from ds_to_universal's, ZeRO-$z"
     ok convert --to universal --target-zero-stage $z --no-proof $from ours$z
     for ranks in 1 2; do engine whole$z ours$z off $z $ranks 3 universal; done
 done
+# two stages of DeepSpeed's pipeline engine
+ok convert --to universal --target-pp 2 --no-proof run/iter_0000003 stages
+engine whole1 stages back-stages 1 2 3 universal pipeline
+back stages
+run --load universal-stages
+near whole1 mine "triax from ds_to_universal's, pipeline"
+
 for o in sgd lion; do
     run --save $o --save-interval 3 --optimizer $o
     mv mine whole

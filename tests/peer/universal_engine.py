@@ -1,9 +1,10 @@
-"""universal_engine.py FROM TO STAGE RANKS STEPS[+MORE] [universal] [bf16] [sgd|lion] [memory] - a run that goes on in DeepSpeed's
+"""universal_engine.py FROM TO STAGE RANKS STEPS[+MORE] [universal] [pipeline] [bf16] [sgd|lion] [memory] - a run that goes on in DeepSpeed's
 engine, on CPUs.
 
 FROM: a DeepSpeed folder of triax, of a GPT without padding and dropout; with "universal" one that the engine loads with
 load_universal. Token i of any sample is i % 16, so no order of samples is needed. Prints "step loss", saves after STEPS into TO, with
-the args of FROM, and goes on. memory: TO/stepN.safetensors has what the engine had in memory when it saved.
+the args of FROM, and goes on. pipeline: the ranks are stages.
+memory: TO/stepN.safetensors has what the engine had in memory when it saved.
 """
 import os
 import sys
@@ -100,6 +101,30 @@ class GPT(nn.Module):
             super().load_state_dict(flat, strict)
 
 
+class FinalNorm(nn.LayerNorm):
+    pass
+
+
+def pipeline_of(a, stages):
+    """The modules of Megatron's GPTModelPipe, by their numbers: what is before the embedding, it, layers, norm, tied head."""
+    from deepspeed.pipe import LayerSpec, PipelineModule, TiedLayerSpec
+
+    def head(embedding, x):
+        return x @ embedding.word_embeddings.weight.t()
+
+    def embedding():
+        return TiedLayerSpec("embed", Embedding, a.padded_vocab_size, a.max_position_embeddings, a.hidden_size,
+                             tied_weight_attr="word_embeddings.weight")
+
+    layers = [LayerSpec(Layer, a.hidden_size, a.num_attention_heads, a.ffn_hidden_size) for _ in range(a.num_layers)]
+    tied = embedding()
+    end = TiedLayerSpec("embed", Embedding, a.padded_vocab_size, a.max_position_embeddings, a.hidden_size, forward_fn=head,
+                        tied_weight_attr="word_embeddings.weight")
+    return PipelineModule([lambda x: x, tied, *layers, LayerSpec(FinalNorm, a.hidden_size), end], num_stages=stages,
+                          partition_method="type:Layer",
+                          loss_fn=lambda x, labels: F.cross_entropy(x.float().flatten(0, 1), labels.flatten()))
+
+
 def leaves(state, prefix=""):
     for key, v in state.items():
         yield from leaves(v, f"{prefix}{key}.") if isinstance(v, dict) else [(prefix + key, v)]
@@ -153,7 +178,9 @@ def work(rank, source, to, stage, ranks, steps, words):
     states = first_file(source, "universal" in words)
     a = states["args"]
     torch.manual_seed(1)
-    net = GPT(a)
+    pipeline = "pipeline" in words
+    net = pipeline_of(a, ranks) if pipeline else GPT(a)
+    ranks = 1 if pipeline else ranks  # that divide the data
     decay = [p for p in net.parameters() if p.ndim > 1]
     rest = [p for p in net.parameters() if p.ndim == 1]
     groups = [{"params": decay, "weight_decay": a.weight_decay}, {"params": rest, "weight_decay": 0.0}]
@@ -195,9 +222,12 @@ def work(rank, source, to, stage, ranks, steps, words):
     for i in range(steps + after):
         if i == steps:
             save()
-        loss = engine(ids[:, :-1], ids[:, 1:])
-        engine.backward(loss)
-        engine.step()
+        if pipeline:
+            loss = engine.train_batch(iter([(ids[:, :-1], ids[:, 1:])]))
+        else:
+            loss = engine(ids[:, :-1], ids[:, 1:])
+            engine.backward(loss)
+            engine.step()
         if rank == 0:
             print(engine.global_steps, f"{loss.item():.9g}", flush=True)
     if not after:
