@@ -141,6 +141,7 @@ static void clipped_queries_and_keys(void **state)
                                          "4x1x2 qk-clip llama uniform muon",
                                          "1x2x2 qk-clip bert",
                                          "2x1x2 qk-clip alibi",
+                                         "4x1x1 qk-clip windows sequence",
                                          "2x1x2 qk-clip mixtral ep2 lamb" };
     bounds most = all_pass(words, LENGTH(words));
     assert_true(most.weights < 3e-5);
@@ -154,6 +155,7 @@ static void low_rank_adapters(void **state)
                                          "2x2x2 lora-dropout sequence interleaved dropout",
                                          "4x1x2 llama lora-parts uniform sequence",
                                          "4x1x1 gqa lora-parts selective",
+                                         "2x1x2 windows lora",
                                          "2x2x1 lora-few muon documents",
                                          "2x1x2 qk-norm lora-dropout lamb block",
                                          "2x2x2 lora-dropout drops sequence",

@@ -38,6 +38,11 @@ template <class T> __global__ void __launch_bounds__(256) flash_sink_kernel(flas
 template <class T, int D> struct bwd_shape {
     static constexpr bool wide = sizeof(T) == 4;
     static constexpr int M = 1, N = wide || D > 128 ? 16 : 32, C = D > 128 ? D / 2 : D;
+    /* Of a multiprocessor, which there are to be registers for: 2 there always are. */
+    static constexpr int blocks(bool keys)
+    {
+        return !wide && D <= (keys ? 80 : 96) ? 3 : 2;
+    }
     static constexpr size_t row_bytes = flash_row<T, D>::bytes;
     static constexpr size_t column_bytes = sizeof(flash_query) + 2 * sizeof(int);
     static constexpr size_t stage_bytes = (size_t)N * (2 * row_bytes + column_bytes);
@@ -220,7 +225,8 @@ template <class T, int D, bool KEYS> struct bwd_block {
 
 /* Shared memory: the block's rows x0, x1; for each stage y0, y1 and what columns have; the warps' bits of dropout. */
 template <class T, int D, bool KEYS>
-__global__ void __launch_bounds__(FLASH_WARPS *WARP) flash_bwd_kernel(flash_call f, int stages)
+__global__ void __launch_bounds__(FLASH_WARPS *WARP, (bwd_shape<T, D>::blocks(KEYS)))
+    flash_bwd_kernel(flash_call f, int stages)
 {
     typedef bwd_shape<T, D> shape;
     typedef tile<T> X;
