@@ -6,6 +6,7 @@
 #include "checkpoint/huggingface.h"
 #include "convert/hf_change.h"
 #include "model/hf_format.h"
+#include "nn/lora.h"
 
 static const tx_huggingface *hf_of(const tx_source *src)
 {
@@ -32,13 +33,19 @@ static bool has_tensor(const void *hf, const char *name)
     return tx_huggingface_find(hf, name);
 }
 
+/* Its own family, which the model may share with others. */
+static tx_status format_in(const tx_source *src, const tx_hf_format **out)
+{
+    const json_t *config = tx_huggingface_config(hf_of(src));
+    return tx_hf_format_find(out, json_string_value(json_object_get(config, "model_type")), has_tensor, hf_of(src));
+}
+
 static tx_status options(tx_source *src, const json_t *all, json_t **out)
 {
     const json_t *config = tx_huggingface_config(hf_of(src));
     const tx_hf_format *format;
     (void)all;
-    const char *model_type = json_string_value(json_object_get(config, "model_type"));
-    tx_status st = tx_hf_format_find(&format, model_type, has_tensor, hf_of(src));
+    tx_status st = format_in(src, &format);
     if (!st) st = tx_hf_options(format, out, config);
     if (st) return tx_fail_prefix(st, "%s", src->path);
     src->vocab_size = json_integer_value(json_object_get(*out, "vocab_size"));
@@ -102,8 +109,12 @@ static const char *why_extra(const tx_hf_format *format, const char *name)
 static tx_status find_tensors(const tx_source *src, const tx_hf_format *format, const tx_model *m, unsigned char *known)
 {
     tx_hf_part part[TX_HF_MAX_PARTS];
-    for (int i = 0; i < m->params.n; i++)
-        for (int k = tx_hf_parts(format, m, &m->params.param[i], part); k-- > 0;) {
+    for (int i = 0; i < m->params.n; i++) {
+        int layer, n = tx_hf_parts(format, m, &m->params.param[i], part);
+        if (!n && tx_lora_target_of(m->params.param[i].name, &layer) < 0)
+            return TX_FAIL(TX_ERR_SHAPE, "%s: a %s has no tensor for this model's %s", src->path, format->model_type,
+                           m->params.param[i].name);
+        for (int k = n; k-- > 0;) {
             const tx_st_tensor *t = find_tensor(hf_of(src), format, part[k].name);
             bool head = part[k].row->theirs[0] == '/' && format->partial;
             if (!t)
@@ -111,6 +122,7 @@ static tx_status find_tensors(const tx_source *src, const tx_hf_format *format, 
                                head ? "; " : "", head ? format->partial : "");
             known[tx_huggingface_index(hf_of(src), t)] = 1;
         }
+    }
     return TX_OK;
 }
 
@@ -119,7 +131,7 @@ static tx_status find_tensors(const tx_source *src, const tx_hf_format *format, 
 static tx_status check(tx_source *src, const tx_model *m)
 {
     const tx_hf_format *format;
-    TX_TRY(tx_comm_agree(src->group, tx_hf_format_of(&format, m)));
+    TX_TRY(tx_comm_agree(src->group, format_in(src, &format)));
     size_t n = tx_huggingface_count(hf_of(src)), first = n, ranks = (size_t)tx_comm_size(src->group);
     unsigned char *known = NULL; /* this rank's, then all ranks' */
     TX_TRY(tx_comm_spread(src->group, &first, sizeof first, 0));
@@ -162,7 +174,7 @@ static tx_status read(tx_source *src, const tx_model *m, int part_number, const 
     float *theirs;
     int64_t n = tx_param_whole_numel(p);
     (void)part_number; /* there are only weights */
-    TX_TRY(tx_hf_format_of(&format, m));
+    TX_TRY(format_in(src, &format));
     int n_parts = tx_hf_parts(format, m, p, part);
     TX_ASSERT(n_parts); /* there are no adapters here */
     TX_TRY(tx_alloc(&theirs, (size_t)most_numel(part, n_parts, n), sizeof *theirs, "a tensor"));
@@ -184,7 +196,7 @@ static tx_status dropped(const tx_source *src, const tx_model *m, tx_dropped_fn 
     const tx_hf_format *format;
     size_t n = tx_huggingface_count(hf_of(src));
     unsigned char *taken;
-    TX_TRY(tx_hf_format_of(&format, m));
+    TX_TRY(format_in(src, &format));
     TX_TRY(tx_alloc(&taken, n + 1, 1, "a list of tensors"));
     tx_status st = find_tensors(src, format, m, taken);
     for (size_t i = 0; i < n && !st; i++) {
