@@ -214,8 +214,8 @@ tx_positions tx_config_positions(const tx_config *cfg);
 /* Whether the MLP is gated: --swiglu, --gated-activation, --glu-activation. */
 bool tx_config_is_gated(const tx_config *cfg);
 
-/* A flag of the model's shape that is given and that the args of Megatron-DeepSpeed's checkpoints have no word for;
- * NULL: there is none. */
+/* upstreams.c: a flag of the model's shape that is given and that the args of Megatron-DeepSpeed's checkpoints have no
+ * word for, as an error names it; NULL: there is none. */
 const char *tx_config_not_upstreams(const tx_config *cfg);
 
 /* Norms of a layer that have --hidden-size weights. */

@@ -54,33 +54,6 @@ bool tx_config_is_gated(const tx_config *cfg)
     return cfg->swiglu || cfg->gated_activation || cfg->glu_activation;
 }
 
-const char *tx_config_not_upstreams(const tx_config *cfg)
-{
-    const struct {
-        bool given;
-        const char *flag;
-    } own[] = { { cfg->post_layernorm, "--post-layernorm" },
-                { cfg->norm_placement > TX_NORM_PLACEMENT_PRE, "--norm-placement" },
-                { cfg->parallel_residual > TX_PARALLEL_RESIDUAL_NONE, "--parallel-residual" },
-                { cfg->residual_scale != 1, "--residual-scale" },
-                { cfg->embedding_scale != 1, "--embedding-scale" },
-                { cfg->logits_scale != 1, "--logits-scale" },
-                { cfg->final_logit_softcap > 0, "--final-logit-softcap" },
-                { cfg->relu, "--relu" },
-                { cfg->gated_activation, "--gated-activation" },
-                { cfg->add_attention_dense_bias, "--add-attention-dense-bias" },
-                { cfg->disable_attention_bias, "--disable-attention-bias" },
-                { cfg->output_bias, "--output-bias" },
-                { cfg->disable_norm_bias, "--disable-norm-bias" },
-                { cfg->window_size, "--window-size" },
-                { cfg->attention_logit_softcap > 0, "--attention-logit-softcap" },
-                { cfg->softmax_type != TX_SOFTMAX_VANILLA, "--softmax-type" },
-                { cfg->attention_scale > 0, "--attention-scale" } };
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (own[i].given) return own[i].flag;
-    return NULL;
-}
-
 int tx_config_layer_norms(const tx_config *cfg)
 {
     if (cfg->norm_placement == TX_NORM_PLACEMENT_BOTH) return 4;

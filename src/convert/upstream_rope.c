@@ -77,43 +77,6 @@ void tx__rope_from_args(json_t *o, const tx_py *args, bool yarn)
 
 /* ---- to args ---- */
 
-static const char *not_said(const tx_config *cfg)
-{
-    bool own_llama3 = cfg->rope_original_positions != 8192 || fabs(cfg->rope_low_freq_factor - 1) > 0 ||
-                      fabs(cfg->rope_high_freq_factor - 4) > 0;
-    if (cfg->qk_layernorm_whole) return "a norm of all heads at once (--qk-layernorm-whole)";
-    if (!cfg->use_rotary_position_embeddings) return NULL;
-    if (cfg->window_rotary_base > 0) return "another base in layers with a window (--window-rotary-base)";
-    switch (cfg->rope_scaling_type) {
-    case TX_ROPE_SCALING_NONE:
-        break;
-    case TX_ROPE_SCALING_LINEAR:
-        if (fabs(cfg->rope_scaling_factor - floor(cfg->rope_scaling_factor)) > 0)
-            return "a linear scaling by what is no whole number (--rope-scaling-factor)";
-        break;
-    case TX_ROPE_SCALING_DYNAMIC:
-        return "positions that are scaled by the length (--rope-scaling-type dynamic)";
-    case TX_ROPE_SCALING_YARN:
-        if (cfg->yarn_attention_factor > 0) return "--yarn-attention-factor";
-        break;
-    case TX_ROPE_SCALING_LLAMA3:
-        if (own_llama3) return "a llama3 scaling of other numbers than --rope-original-positions 8192, 1 and 4";
-        break;
-    }
-    return NULL;
-}
-
-tx_status tx__check_positions(const tx_conversion *c)
-{
-    const char *what = not_said(c->cfg);
-    if (!what) return TX_OK;
-    return TX_FAIL(
-        TX_ERR_UNSUPPORTED,
-        "%s: has %s, which Megatron's models do not: convert to native, or to huggingface where a family has "
-        "it",
-        c->src->path, what);
-}
-
 static void set_float(tx__file *f, tx_py *args, const char *key, double x)
 {
     tx__set(f, args, key, tx_py_of_float(f->a, x));
@@ -136,7 +99,7 @@ void tx__rope_to_args(tx__file *f, tx_py *args)
     set_without(f, args);
     switch (cfg->rope_scaling_type) {
     case TX_ROPE_SCALING_NONE:
-    case TX_ROPE_SCALING_DYNAMIC: /* tx__check_positions */
+    case TX_ROPE_SCALING_DYNAMIC: /* tx_config_not_upstreams */
         break;
     case TX_ROPE_SCALING_LINEAR:
         tx__set(f, args, "rotary_seq_len_interpolation_factor", tx_py_of_int(f->a, (int64_t)cfg->rope_scaling_factor));

@@ -80,7 +80,6 @@ tx_status tx__check_layout(const tx_conversion *c, unsigned trait)
                        "%s: has %s, which Megatron-DeepSpeed's models do not and their args have no "
                        "word for",
                        c->src->path, own);
-    TX_TRY(tx__check_positions(c));
     char names[128];
     if (c->with_optim && !(tx_optimizer_traits(c->src->optimizer) & trait))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: only %s state can be written in this format; leave it out",

@@ -64,9 +64,6 @@ tx_status tx__check_engine(const tx_conversion *c);
 /* TX_ERR_UNSUPPORTED of a model with experts, which DeepSpeed's own format alone has. */
 tx_status tx__check_dense(const tx_conversion *c);
 
-/* TX_ERR_UNSUPPORTED of rotary positions and norms of heads that args have no word for (upstream_rope.c). */
-tx_status tx__check_positions(const tx_conversion *c);
-
 /* How many ranks share a layer's experts. */
 int tx__n_ep(const tx_conversion *c);
 
