@@ -68,7 +68,7 @@ static void rule_scaling_has_its_numbers(const tx__check *k)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].given && !(all[i].of & 1u << type) && (!c->load || g->rope_scaling_type))
             tx__violate(k->v, "--%s needs --rope-scaling-type %s", all[i].flag, all[i].words);
-    if (type != TX_ROPE_SCALING_NONE && !c->rope_scaling_factor && !k->bad->rope_scaling_factor)
+    if (type != TX_ROPE_SCALING_NONE && !(c->rope_scaling_factor > 0) && !k->bad->rope_scaling_factor)
         tx__violate(k->v, "--rope-scaling-type %s needs --rope-scaling-factor", tx_rope_scaling_word(type));
     if (type == TX_ROPE_SCALING_LLAMA3 && c->rope_low_freq_factor >= c->rope_high_freq_factor &&
         !k->bad->rope_low_freq_factor && !k->bad->rope_high_freq_factor)
