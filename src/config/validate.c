@@ -110,7 +110,7 @@ static void derive_scaling_numbers(tx_config *c)
         break;
     case TX_ROPE_SCALING_LLAMA3:
         original = 8192;
-        if (!c->rope_scaling_factor) c->rope_scaling_factor = 8;
+        if (!(c->rope_scaling_factor > 0)) c->rope_scaling_factor = 8;
         break;
     }
     if (!c->rope_original_positions) c->rope_original_positions = original;

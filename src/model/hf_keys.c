@@ -280,9 +280,9 @@ static tx_status put_choice(const tx_hf_choice *c, json_t *o)
 
 static tx_status read_word(const tx_hf_key *k, json_t *o, const json_t *config)
 {
-    const char *word;
+    const char *word = NULL;
     const json_t *v = tx_hf_get(config, k->theirs);
-    bool yes, switched = !strcmp(k->choice->word, "true"); /* of two options, say */
+    bool yes = false, switched = !strcmp(k->choice->word, "true"); /* of two options, say */
     tx_str names = { 0 };
     if (!switched)
         TX_TRY(tx_hf_get_word(config, k->theirs, k->value, &word));
