@@ -251,15 +251,18 @@ static tx_status read_again(tx_ctx *c, const half *h, const tx_block_saved *a, t
     return h->in && h->k->lent->norm.data ? tx_norm_again(c, h->in, &saved->norm, x) : TX_OK;
 }
 
-/* 4, 3  The gradient of what the branch made, by d of the sum: d itself where nothing is between, else pushed. */
+/* 4, 3  The gradient of what the branch made, by d of the sum: d itself where nothing is between, else in a room that
+ * is pushed in any case, since a layer's scale changes from step to step (--progressive-layer-drop). */
 static tx_status made_gradient(tx_ctx *c, const half *h, const tx_block_saved *a, tx_tensor *out, tx_tensor n)
 {
     const tx_half_saved *saved = saved_of(h, a);
     tx_tensor d = h->k->d, from = d;
     bool scaled = h->scale != 1;
-    *out = d;
-    if (!h->mask.drop && !scaled && !h->out && n.dtype == d.dtype) return TX_OK;
     *out = tx_push3(&c->acts, n.dtype, n.dim[0], n.dim[1], n.dim[2]);
+    if (!h->mask.drop && !scaled && !h->out && n.dtype == d.dtype) {
+        *out = d;
+        return TX_OK;
+    }
     tx_at_part(c, h->part);
     if (h->mask.drop) {
         TX_RUN(c, dropout_add_bwd, .dx = *out, .dy = d, .mask = h->mask);
