@@ -52,7 +52,9 @@ static void test_wrong_numbers_of_keys(void **state)
         tx_attention_fwd_args a = { .o = q, .q = q, .k = k, .v = k, .scale = 1, .n_keys = n };
         assert_int_equal(tx_op_attention_fwd(&c, &a), TX_ERR_ARG);
         ASSERT_CONTAINS(tx_last_error(), "number of keys");
-        tx_attention_fwd_args behind = { .o = q, .q = q, .k = k, .v = k, .scale = 1, .causal = true, .past = { n, n } };
+        tx_attention_fwd_args behind = {
+            .o = q, .q = q, .k = k, .v = k, .scale = 1, .causal = true, .past = { .n = n, .slot = n }
+        };
         assert_int_equal(tx_op_attention_fwd(&c, &behind), TX_ERR_ARG);
         ASSERT_CONTAINS(tx_last_error(), "number of keys");
     }
