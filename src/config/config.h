@@ -320,7 +320,7 @@ bool tx_config_is_shape(const char *field);
 tx_status tx_config_shape_of(const tx_config *cfg, json_t **out);
 /* The same of options that were read; TX_ERR_FORMAT: one has a value that it cannot have. */
 tx_status tx_config_shape_meant(const json_t *options, json_t **out);
-/* How many of them differ, and how: "--swiglu is on, there off; ..." is appended to out. */
+/* How many of them differ, and how: "--swiglu is on, there off; ..." is appended to out. -1: not enough memory. */
 int tx_config_shapes_differ(const json_t *a, const json_t *b, tx_str *out);
 
 /* Compares cfg with such an object, and fills in options from it. `which` is a combination of tx_kept:

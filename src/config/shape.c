@@ -279,16 +279,16 @@ int tx_config_shapes_differ(const json_t *a, const json_t *b, tx_str *out)
     {
         const json_t *other = json_object_get(b, field);
         if (other && same(value, other)) continue;
-        if (n++ && tx_str_puts(out, "; ")) return n;
+        if (n++ && tx_str_puts(out, "; ")) return -1;
         if (tx_str_printf(out, "--%s is ", flag_of(field)) || put_value(out, value) || tx_str_puts(out, ", there ") ||
             put_value(out, other))
-            return n;
+            return -1;
     }
     json_object_foreach((json_t *)b, field, value)
     {
         if (json_object_get(a, field)) continue;
-        if (n++ && tx_str_puts(out, "; ")) return n;
-        if (tx_str_printf(out, "--%s is left out, there ", flag_of(field)) || put_value(out, value)) return n;
+        if (n++ && tx_str_puts(out, "; ")) return -1;
+        if (tx_str_printf(out, "--%s is left out, there ", flag_of(field)) || put_value(out, value)) return -1;
     }
     return n;
 }

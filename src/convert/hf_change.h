@@ -5,14 +5,11 @@
 #include "convert/source.h"
 #include "model/hf_format.h"
 
-/* An or of tx_tensor_change: TX_CHANGE_SPLIT where it is several there. 0 for a model that Hugging Face does not have.
- */
-static inline unsigned tx_hf_change(const tx_model *m, const tx_param *p, bool to_hf)
+/* An or of tx_tensor_change: TX_CHANGE_SPLIT where it is several there. */
+static inline unsigned tx_hf_change(const tx_hf_format *format, const tx_model *m, const tx_param *p, bool to_hf)
 {
-    const tx_hf_format *format;
     tx_hf_part part[TX_HF_MAX_PARTS];
     unsigned all = TX_CHANGE_NONE;
-    if (tx_hf_format_of(&format, m)) return all;
     int n = tx_hf_parts(format, m, p, part), n_pieces = 0;
     for (int i = 0; i < n; i++) {
         bool segments = part[i].row->rows == TX_HF_SEGMENTS;

@@ -54,7 +54,9 @@ out:
 
 static unsigned change(const tx_conversion *c, const tx_param *p)
 {
-    return tx_hf_change(c->m, p, true) | (p->whole_logical < p->whole[0] ? TX_CHANGE_CUT : 0);
+    const tx_hf_format *format;
+    if (tx_hf_format_of(&format, c->m)) return TX_CHANGE_NONE; /* which writing it refuses */
+    return tx_hf_change(format, c->m, p, true) | (p->whole_logical < p->whole[0] ? TX_CHANGE_CUT : 0);
 }
 
 const tx_sink_type tx_sink_huggingface = { .format = TX_FORMAT_HUGGINGFACE, .write = write, .change = change };

@@ -187,8 +187,9 @@ static tx_status read(tx_source *src, const tx_model *m, int part_number, const 
 
 static unsigned change(const tx_source *src, const tx_model *m, const tx_param *p)
 {
-    (void)src;
-    return tx_hf_change(m, p, false) | (p->whole_logical < p->whole[0] ? TX_CHANGE_PADDED : 0);
+    const tx_hf_format *format;
+    if (format_in(src, &format)) return TX_CHANGE_NONE; /* which opening it has refused */
+    return tx_hf_change(format, m, p, false) | (p->whole_logical < p->whole[0] ? TX_CHANGE_PADDED : 0);
 }
 
 static tx_status dropped(const tx_source *src, const tx_model *m, tx_dropped_fn *tell, void *user)

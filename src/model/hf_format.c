@@ -114,19 +114,23 @@ static bool has_names(const tx_hf_format *f, const tx_model *m)
     return true;
 }
 
+#define NO_MEMORY "not enough memory to compare a model with Hugging Face's"
+
 /* How many of the model's options are not what they would be after a way there and back, and which; a large number:
- * config.json has no words for them at all.   @why appended to */
+ * config.json has no words for them at all; -1: not enough memory.   @why appended to */
 static int differences(const tx_hf_format *f, const tx_model *m, tx_str *why)
 {
     enum { ALL = 1000 };
     json_t *config = NULL, *back = NULL;
     int n = ALL;
-    if (!plain_config(f, &config, m) && !tx_hf_options(f, &back, config)) {
+    tx_status st = plain_config(f, &config, m);
+    if (!st) st = tx_hf_options(f, &back, config);
+    if (!st) {
         json_object_del(back, "vocab_size");
         json_object_del(back, "hf_model_type");
         n = tx_config_shapes_differ(m->shape->options, back, why);
-    } else if (tx_str_puts(why, tx_last_error())) {
-        n = ALL;
+    } else if (st == TX_ERR_NOMEM || tx_str_puts(why, tx_last_error())) {
+        n = -1;
     }
     json_decref(config);
     json_decref(back);
@@ -138,16 +142,20 @@ static tx_status format_meant(const tx_model *m, int *out)
 {
     tx_str why = { 0 };
     int least = -1;
+    bool found = false;
     for (int i = 0; i < N_FORMATS; i++) {
         const tx_hf_format *f = formats[i];
         if (strcmp(f->model_type, m->shape->family) || strcmp(f->model, m->type->name)) continue;
         if (why.data) why.data[why.len = 0] = 0;
         least = differences(f, m, &why);
         *out = i;
-        if (!least) break;
+        found = true;
+        if (least <= 0) break;
     }
     tx_status st = TX_OK;
-    if (least < 0)
+    if (found && least < 0)
+        st = TX_FAIL(TX_ERR_NOMEM, NO_MEMORY);
+    else if (!found)
         st = TX_FAIL(TX_ERR_UNSUPPORTED, "--hf-model-type %s: there is no such family of a %s", m->shape->family,
                      m->type->name);
     else if (least)
@@ -170,6 +178,7 @@ static tx_status first_format(const tx_model *m, int *out)
         tx_str why = { 0 };
         if (strcmp(formats[i]->model, m->type->name)) continue;
         int n = differences(formats[i], m, &why);
+        if (n < 0) st = TX_FAIL(TX_ERR_NOMEM, NO_MEMORY);
         if (least < 0 || n < least) {
             least = n;
             *out = i;
@@ -180,7 +189,7 @@ static tx_status first_format(const tx_model *m, int *out)
             tx_str_free(&why);
         }
     }
-    if (least)
+    if (!st && least)
         st = TX_FAIL(TX_ERR_UNSUPPORTED,
                      "Hugging Face has no model with these options, as far as triax knows: of the nearest, %s, %s; "
                      "other formats have them (--to native)",

@@ -194,6 +194,7 @@ static tx_status uses(tx_tokenizer *t, const char *special)
     TX_GOTO(tx_tokenizer_encode(t, text, strlen(text), &ids));
     assert_true(ids.n > 2 && ids.id[0] < tx_tokenizer_vocab_size(t));
     TX_GOTO(tx_tokenizer_decode(t, ids.id, ids.n, &bytes));
+    TX_GOTO(tx_tokenizer_decode_next(t, ids.id[0], ids.id[1], &bytes));
 out:
     tx_ids_free(&ids);
     tx_bytes_free(&bytes);
@@ -209,6 +210,8 @@ static tx_status tokenizes(const void *with)
     TX_TRY(uses(t, "<|endoftext|>"));
     TX_TRY(tx_tokenizer_open_wordpiece(&t, data_path("tiny/tiny-bert-vocab.txt"), true));
     TX_TRY(uses(t, "[MASK]"));
+    TX_TRY(tx_tokenizer_open_sentencepiece(&t, data_path("token/sp-bpe-bytes.model"), TX_SENTENCEPIECE_GPT, 0));
+    TX_TRY(uses(t, "</s>"));
     TX_TRY(tx_tokenizer_open_null(&t, 100));
     return uses(t, NULL);
 }
