@@ -12,7 +12,7 @@ weights=iter_0000004/shard_00000.safetensors
 
 # theirs KEY: the program's own losses of iterations 5 to 8
 theirs() {
-    sed -n '/"bert_classic_tp1"/,$p' "$data/upstream/losses.json" | sed -n "/\"$1\": {/,/}/s/^ *\"[5-8]\": \([0-9.e-]*\).*/\1/p"
+    sed -n '/"bert_classic_tp1"/,/^ }/p' "$data/upstream/losses.json" | sed -n "/\"$1\": {/,/}/s/^ *\"[5-8]\": \([0-9.e-]*\).*/\1/p"
 }
 theirs train >lm
 theirs 'train sop' >sop

@@ -145,11 +145,11 @@ done
 ok inspect "$data/golden/gpt2" --verify
 grep -q '^total parameters: 136960$' out || die "$(cat out)"
 grep -q '^family: gpt2, a GPT with the options that follow$' out || die "$(cat out)"
+grep -q 'transformer.wte.weight  *F32\[512,64\]' out || die "$(cat out)"
+grep -q 'verified: 136960 of 136960 numbers' out || die "$(cat out)"
 ok inspect "$data/families/gemma2"
 grep -q '^family: gemma2, a GPT with the options that follow$' out || die "$(cat out)"
 grep -qE '^ *norm_placement +"both"$' out || die "$(cat out)"
-grep -q 'transformer.wte.weight  *F32\[512,64\]' out || die "$(cat out)"
-grep -q 'verified: 136960 of 136960 numbers' out || die "$(cat out)"
 ok inspect "$data/golden/gpt2/model.safetensors"
 mkdir hf
 cp "$data/golden/gpt2/config.json" hf
