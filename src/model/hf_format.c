@@ -203,10 +203,13 @@ tx_status tx_hf_format_of(const tx_hf_format **out, const tx_model *m)
     tx_model_shape *shape = m->shape;
     if (!shape)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "Hugging Face has no model with these options: it is of the program's own");
+    enum { NO_ROOM = -2 }; /* a comparison that once lacked memory stays so */
+    if (shape->format == NO_ROOM) return TX_FAIL(TX_ERR_NOMEM, NO_MEMORY);
     if (shape->format < 0) {
         int i = -1;
-        TX_TRY(*shape->family ? format_meant(m, &i) : first_format(m, &i));
-        shape->format = i;
+        tx_status st = *shape->family ? format_meant(m, &i) : first_format(m, &i);
+        shape->format = !st ? i : st == TX_ERR_NOMEM ? NO_ROOM : -1;
+        TX_TRY(st);
     }
     *out = formats[shape->format];
     return TX_OK;

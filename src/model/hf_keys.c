@@ -122,6 +122,7 @@ tx_status tx_hf_say(json_t *config, const char *key, json_t *value)
     char object[64];
     const char *dot = strchr(key, '.');
     json_t *in = config;
+    if (!value) return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: these options have no value for \"%s\"", key);
     if (dot) {
         snprintf(object, sizeof object, "%.*s", (int)(dot - key), key);
         if (!json_object_get(config, object)) json_object_set_new(config, object, json_object());

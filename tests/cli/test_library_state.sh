@@ -28,6 +28,8 @@ gpu_module.c found       the module, opened once
 gpu_module.c lock        of those around it
 gpu_module.c where       in what none was found, so that it is not searched again
 gpu_module.c why         likewise
+hf_chars.c once          as in char_class.c
+hf_chars.c tx__hf_bmp    likewise
 hash_table.c once        a secret of the process, taken once
 hash_table.c seed        likewise
 log.c lock               the client's sink of messages
@@ -47,6 +49,7 @@ signals.c seen           which has come
 signals.c watch          a run's: handlers have no handle
 signals.c watch_lock     of the one above
 status.c error_text      likewise
+text_pattern.c onig_once the library of regular expressions is made ready once
 END
 # Variables that belong to a function are called NAME.NUMBER by gcc, FUNCTION.NAME by clang.
 objdump -t "$archive" | awk '
