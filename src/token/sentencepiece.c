@@ -74,6 +74,7 @@ static tx_status put_spans(encoding *e, const unsigned char *text)
     const tx__unigram_scratch *w = &e->work->s.ways;
     size_t n_bytes = 0;
     for (size_t i = 0; i < w->n_spans; i++) n_bytes += w->span[i].n;
+    if (!n_bytes) return TX_OK;
     TX_TRY(tx__ids_reserve(e->out, n_bytes));
     int32_t *id = e->out->id + e->out->n;
     for (size_t i = 0; i < w->n_spans; text += w->span[i++].n) {
