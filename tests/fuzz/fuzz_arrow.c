@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!fuzz_ok(tx__arrow_open(&a, path))) return 0;
     for (int i = 0; tx__arrow_column(a, i, &line); i++) line.len = 0;
     while (fuzz_ok(tx__arrow_next(a, &line, &more)) && more) {
-        json_t *row = json_loadb(line.data, line.len, JSON_ALLOW_NUL, NULL);
+        json_t *row = json_loadb(line.data, line.len, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
         FUZZ_CHECK(json_is_object(row) || strstr(line.data, "\\u0000")); /* a name with NUL is none to Jansson */
         json_decref(row);
         line.len = 0;
