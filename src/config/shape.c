@@ -18,25 +18,13 @@ static const char *const of_rope[] = {
     "rotary_percent",    "rope_theta", "rotary_interleaved", "no_rope_freq", "window_rotary_base",
     "rope_scaling_type", NULL
 };
-static const char *const of_scaling[] = { "rope_scaling_factor",
-                                          "rope_original_positions",
-                                          "rope_low_freq_factor",
-                                          "rope_high_freq_factor",
-                                          "yarn_beta_fast",
-                                          "yarn_beta_slow",
-                                          "yarn_attention_factor",
-                                          "yarn_mscale",
-                                          "yarn_mscale_all_dim",
-                                          "yarn_correction_range_round_to_int",
-                                          NULL };
-static const char *const of_llama3[] = { "rope_low_freq_factor", "rope_high_freq_factor", NULL };
-static const char *const of_yarn[] = { "yarn_beta_fast",
-                                       "yarn_beta_slow",
-                                       "yarn_attention_factor",
-                                       "yarn_mscale",
-                                       "yarn_mscale_all_dim",
-                                       "yarn_correction_range_round_to_int",
-                                       NULL };
+#define OF_LLAMA3 "rope_low_freq_factor", "rope_high_freq_factor"
+#define OF_YARN                                                                                        \
+    "yarn_beta_fast", "yarn_beta_slow", "yarn_attention_factor", "yarn_mscale", "yarn_mscale_all_dim", \
+        "yarn_correction_range_round_to_int"
+static const char *const of_scaling[] = { "rope_scaling_factor", "rope_original_positions", OF_LLAMA3, OF_YARN, NULL };
+static const char *const of_llama3[] = { OF_LLAMA3, NULL };
+static const char *const of_yarn[] = { OF_YARN, NULL };
 static const char *const of_originals[] = { "rope_original_positions", NULL };
 static const char *const of_mscale[] = { "yarn_mscale", "yarn_mscale_all_dim", NULL };
 static const char *const of_experts[] = { "expert_interval",

@@ -92,13 +92,8 @@ static const tx_hf_key cohere2[] = { COHERE,
 extern const tx_hf_format tx_hf_gemma, tx_hf_gemma2, tx_hf_gemma3, tx_hf_cohere,
     tx_hf_cohere2; /* hf_format.c lists them */
 
-#define FORMAT(type, class, layers_, keys_)                                                                        \
-    {                                                                                                              \
-        .model_type = type, .architecture = class "ForCausalLM", TX__LLAMA_FORMAT, .layer = layers_, .keys = keys_ \
-    }
-
-const tx_hf_format tx_hf_gemma = FORMAT("gemma", "Gemma", tx__llama_layer, gemma);
-const tx_hf_format tx_hf_gemma2 = FORMAT("gemma2", "Gemma2", both_layer, gemma2);
-const tx_hf_format tx_hf_gemma3 = FORMAT("gemma3_text", "Gemma3", both_layer, gemma3);
-const tx_hf_format tx_hf_cohere = FORMAT("cohere", "Cohere", tx__llama_layer, cohere);
-const tx_hf_format tx_hf_cohere2 = FORMAT("cohere2", "Cohere2", tx__llama_layer, cohere2);
+const tx_hf_format tx_hf_gemma = TX__LLAMA_KIN("gemma", "Gemma", tx__llama_layer, gemma);
+const tx_hf_format tx_hf_gemma2 = TX__LLAMA_KIN("gemma2", "Gemma2", both_layer, gemma2);
+const tx_hf_format tx_hf_gemma3 = TX__LLAMA_KIN("gemma3_text", "Gemma3", both_layer, gemma3);
+const tx_hf_format tx_hf_cohere = TX__LLAMA_KIN("cohere", "Cohere", tx__llama_layer, cohere);
+const tx_hf_format tx_hf_cohere2 = TX__LLAMA_KIN("cohere2", "Cohere2", tx__llama_layer, cohere2);

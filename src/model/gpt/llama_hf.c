@@ -178,21 +178,16 @@ extern const tx_hf_format tx_hf_llama, tx_hf_mistral, tx_hf_seed_oss, tx_hf_heli
     tx_hf_stablelm, tx_hf_phi3, tx_hf_arcee, tx_hf_nemotron, tx_hf_olmo2, tx_hf_olmo3,
     tx_hf_exaone4; /* hf_format.c lists them */
 
-#define FORMAT(type, class, layers_, keys_)                                                                        \
-    {                                                                                                              \
-        .model_type = type, .architecture = class "ForCausalLM", TX__LLAMA_FORMAT, .layer = layers_, .keys = keys_ \
-    }
-
-const tx_hf_format tx_hf_llama = FORMAT("llama", "Llama", tx__llama_layer, llama);
-const tx_hf_format tx_hf_mistral = FORMAT("mistral", "Mistral", tx__llama_layer, mistral);
-const tx_hf_format tx_hf_seed_oss = FORMAT("seed_oss", "SeedOss", tx__llama_layer, seed_oss);
-const tx_hf_format tx_hf_helium = FORMAT("helium", "Helium", tx__llama_layer, helium);
-const tx_hf_format tx_hf_granite = FORMAT("granite", "Granite", tx__llama_layer, granite);
-const tx_hf_format tx_hf_smollm3 = FORMAT("smollm3", "SmolLM3", tx__llama_layer, smollm3);
-const tx_hf_format tx_hf_stablelm = FORMAT("stablelm", "StableLm", tx__llama_layer, stablelm);
-const tx_hf_format tx_hf_phi3 = FORMAT("phi3", "Phi3", phi3_layer, phi3);
-const tx_hf_format tx_hf_arcee = FORMAT("arcee", "Arcee", plain_layer, arcee);
-const tx_hf_format tx_hf_nemotron = FORMAT("nemotron", "Nemotron", plain_layer, nemotron);
-const tx_hf_format tx_hf_olmo2 = FORMAT("olmo2", "Olmo2", branch_layer, olmo2);
-const tx_hf_format tx_hf_olmo3 = FORMAT("olmo3", "Olmo3", branch_layer, olmo3);
-const tx_hf_format tx_hf_exaone4 = FORMAT("exaone4", "Exaone4", branch_layer, exaone4);
+const tx_hf_format tx_hf_llama = TX__LLAMA_KIN("llama", "Llama", tx__llama_layer, llama);
+const tx_hf_format tx_hf_mistral = TX__LLAMA_KIN("mistral", "Mistral", tx__llama_layer, mistral);
+const tx_hf_format tx_hf_seed_oss = TX__LLAMA_KIN("seed_oss", "SeedOss", tx__llama_layer, seed_oss);
+const tx_hf_format tx_hf_helium = TX__LLAMA_KIN("helium", "Helium", tx__llama_layer, helium);
+const tx_hf_format tx_hf_granite = TX__LLAMA_KIN("granite", "Granite", tx__llama_layer, granite);
+const tx_hf_format tx_hf_smollm3 = TX__LLAMA_KIN("smollm3", "SmolLM3", tx__llama_layer, smollm3);
+const tx_hf_format tx_hf_stablelm = TX__LLAMA_KIN("stablelm", "StableLm", tx__llama_layer, stablelm);
+const tx_hf_format tx_hf_phi3 = TX__LLAMA_KIN("phi3", "Phi3", phi3_layer, phi3);
+const tx_hf_format tx_hf_arcee = TX__LLAMA_KIN("arcee", "Arcee", plain_layer, arcee);
+const tx_hf_format tx_hf_nemotron = TX__LLAMA_KIN("nemotron", "Nemotron", plain_layer, nemotron);
+const tx_hf_format tx_hf_olmo2 = TX__LLAMA_KIN("olmo2", "Olmo2", branch_layer, olmo2);
+const tx_hf_format tx_hf_olmo3 = TX__LLAMA_KIN("olmo3", "Olmo3", branch_layer, olmo3);
+const tx_hf_format tx_hf_exaone4 = TX__LLAMA_KIN("exaone4", "Exaone4", branch_layer, exaone4);

@@ -63,9 +63,13 @@ extern const tx_hf_choice tx__hf_activations[], tx__hf_silu[], tx__hf_geglu[];
 extern const tx_hf_extra tx__llama_extra[];
 extern const tx_hf_name tx__llama_top[], tx__llama_layer[];
 
-/* What their formats have in common (tx_hf_format). */
+/* What their formats have in common (tx_hf_format), and a whole one. */
 #define TX__LLAMA_FORMAT \
     .model = "GPT", .prefix = "model.", .layers = "layers", .top = tx__llama_top, .extra = tx__llama_extra
+#define TX__LLAMA_KIN(type, class, layer_, keys_)                                                                 \
+    {                                                                                                             \
+        .model_type = type, .architecture = class "ForCausalLM", TX__LLAMA_FORMAT, .layer = layer_, .keys = keys_ \
+    }
 
 /* clang-format off */
 /* A layer norm that is theirs, with its bias where there is one; a product likewise. */

@@ -13,13 +13,5 @@ static const tx_hf_key keys_3[] = { TX__LLAMA_KEYS,
                                     TX_HF_END };
 
 extern const tx_hf_format tx_hf_qwen2, tx_hf_qwen3; /* hf_format.c lists them */
-const tx_hf_format tx_hf_qwen2 = { .model_type = "qwen2",
-                                   .architecture = "Qwen2ForCausalLM",
-                                   TX__LLAMA_FORMAT,
-                                   .layer = tx__llama_layer,
-                                   .keys = keys_2 };
-const tx_hf_format tx_hf_qwen3 = { .model_type = "qwen3",
-                                   .architecture = "Qwen3ForCausalLM",
-                                   TX__LLAMA_FORMAT,
-                                   .layer = tx__llama_layer,
-                                   .keys = keys_3 };
+const tx_hf_format tx_hf_qwen2 = TX__LLAMA_KIN("qwen2", "Qwen2", tx__llama_layer, keys_2);
+const tx_hf_format tx_hf_qwen3 = TX__LLAMA_KIN("qwen3", "Qwen3", tx__llama_layer, keys_3);
