@@ -4,6 +4,7 @@
  * The disk's fsync is replaced by one that can fail and wait, its free space and memory by such as can be short. */
 #include "support.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <omp.h>
@@ -24,7 +25,7 @@ static atomic_long steps_done;   /* of the run under way */
 static atomic_long
     waits_for_steps; /* that of a shard of iteration 4 or 8 returns when so many more are done; 0: at once */
 static atomic_bool slow_steps;
-static atomic_long n_begun, n_ended; /* shards whose fsync was called; has returned, or failed */
+static atomic_long n_begun;          /* shards whose fsync was called */
 static atomic_bool full;             /* the disk has no space */
 static atomic_llong free_bytes = -1; /* of the disk; -1: as many as there are */
 static atomic_int n_overtaken;       /* fsyncs that steps did overtake */
@@ -37,13 +38,24 @@ static void wait_for_steps(long n)
     atomic_fetch_add(&n_overtaken, atomic_load(&steps_done) >= begin + n);
 }
 
-/* Until each of two ranks has written its shard of an attempt that is under way: however slow a disk is, few steps pass
- * meanwhile. */
-static void wait_for_both_shards(void)
+static int n_threads(void)
 {
+    int n = 0;
+    DIR *dir = opendir("/proc/self/task");
+    assert_non_null(dir);
+    for (const struct dirent *e; (e = readdir(dir));) n += e->d_name[0] != '.';
+    closedir(dir);
+    return n;
+}
+
+/* Until the threads of an attempt are gone: all ranks have started theirs before the step that ends here, so however
+ * slow a disk and a machine are, no step passes beside them. */
+static void wait_for_threads(int64_t iteration)
+{
+    static int without; /* an attempt */
     double start = tx_clock();
-    do usleep(100000);
-    while ((atomic_load(&n_begun) % 2 || atomic_load(&n_ended) != atomic_load(&n_begun)) && tx_clock() - start < 60);
+    if (iteration == 1) without = n_threads();
+    while (n_threads() > without && tx_clock() - start < 60) usleep(1000);
 }
 
 /* Until both ranks' shards of an attempt wait for steps: these go on only then. */
@@ -70,9 +82,7 @@ int fsync(int fd)
         long n = atomic_load(&waits_for_steps);
         atomic_fetch_add(&n_begun, 1);
         if (n && (strstr(path, "iter_0000004") || strstr(path, "iter_0000008"))) wait_for_steps(n);
-        int code = fsync_of(fd, path);
-        atomic_fetch_add(&n_ended, 1);
-        return code;
+        return fsync_of(fd, path);
     }
     return (int)syscall(SYS_fsync, fd);
 }
@@ -127,7 +137,7 @@ static void count_step(void *user, const tx_step_record *r)
     if (r->iteration == trouble.bad_weight) ((float *)ps->param[0].weight->value.data)[0] = NAN;
     if (atomic_load(&slow_steps) && atomic_load(&waits_for_steps) && r->iteration % 4 == 1)
         wait_for_begun(r->iteration / 4 * 2);
-    if (atomic_load(&slow_steps) && !atomic_load(&waits_for_steps)) wait_for_both_shards();
+    if (atomic_load(&slow_steps) && !atomic_load(&waits_for_steps)) wait_for_threads(r->iteration);
 }
 
 static tx_status open_data(tx_train_data **data, const tx_config *cfg, const tx_grid *grid)
@@ -186,7 +196,6 @@ static tx_status train(run *r, const char *name, int ranks, int tp, const char *
              data_path("dataset/tiny_text_document"), in_scratch("%s", name), ranks, tp, more);
     atomic_store(&steps_done, 0);
     atomic_store(&n_begun, 0);
-    atomic_store(&n_ended, 0);
     TX_TRY(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
     *r = (run){ .cfg = cfg, .tp = tp };
     tx_status st = tx_world_threads(ranks, run_rank, r);
