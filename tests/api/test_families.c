@@ -66,14 +66,21 @@ static const char *file_of(const char *family, const char *file)
     return data_path(name);
 }
 
+/* TX_TEST_DEVICE=gpu: the numbers of a GPU. */
+static const char *backend(void)
+{
+    const char *other = getenv("TX_TEST_DEVICE");
+    return other ? other : "cpu";
+}
+
 static tx_engine *open_engine(tx_config **cfg, const char *folder, const char *more)
 {
     char flags[2048];
     tx_engine *e;
     snprintf(flags, sizeof flags,
              "--load %s --seq-length %d --micro-batch-size %d --train-iters 2 --lr 1e-3 --data-path none "
-             "--hidden-dropout 0 --attention-dropout 0 --backend cpu %s",
-             folder, S, B, more);
+             "--hidden-dropout 0 --attention-dropout 0 --backend %s %s",
+             folder, S, B, backend(), more);
     ASSERT_OK(tx_config_parse_string(cfg, "pretrain-gpt", flags));
     ASSERT_OK(tx_engine_create(&e, *cfg, V));
     return e;
@@ -102,7 +109,7 @@ static const float *read_tensor(const tx_safetensors *st, const char *name, size
 
 static double compare_logits(tx_engine *e, const int32_t *tokens, const tx_safetensors *expected)
 {
-    tx_decoder *d = decoder_of(e->trainer->model, "cpu", 128);
+    tx_decoder *d = decoder_of(e->trainer->model, backend(), 128);
     float got[V];
     size_t n;
     const float *want = read_tensor(expected, "logits", &n);
@@ -165,7 +172,7 @@ static double compare_gradients(const char *ours, const tx_safetensors *expected
 
 static void compare_greedy(tx_engine *e, const int32_t *tokens, const json_t *expected)
 {
-    tx_decoder *d = decoder_of(e->trainer->model, "cpu", 128);
+    tx_decoder *d = decoder_of(e->trainer->model, backend(), 128);
     const json_t *want = json_object_get(expected, "greedy");
     int32_t text[PROMPT + NEW];
     float last[V];

@@ -117,21 +117,74 @@ TX_GPU_ROW tx_status tx__gpu_cast(tx_ctx *c, const tx_cast_args *a, void *scratc
 
 /* ---- copy ---- */
 
-/* T has an element's size. */
-template <class T>
-__global__ void copy_rows_kernel(T *y, strides to_, const T *x, strides from, int64_t rows, int64_t n)
+/* Two tensors of one shape, rows of n words: dimensions of one index are left out, and such as follow each other in
+ * both are one, for an index costs a division. */
+struct copy_shape {
+    int n_dims;
+    int64_t n, rows, dim[TX_MAX_DIMS], to[TX_MAX_DIMS], from[TX_MAX_DIMS];
+};
+
+static copy_shape copy_shape_of(const tx_copy_args *a)
 {
-    for (int64_t i = grid_thread(); i < rows * n; i += grid_threads()) {
-        int64_t row = i / n, j = i - row * n;
-        y[row_begin(to_, row) + j] = x[row_begin(from, row) + j];
+    copy_shape s;
+    int last = a->x.n_dims - 1;
+    memset(&s, 0, sizeof s);
+    s.n = a->x.dim[last];
+    s.rows = tx_numel(a->x) / s.n;
+    for (int i = 0; i < last; i++) {
+        int64_t dim = a->x.dim[i], to = a->y.stride[i], from = a->x.stride[i];
+        int k = s.n_dims - 1;
+        if (dim == 1) continue;
+        if (s.n_dims && s.to[k] == to * dim && s.from[k] == from * dim)
+            s.dim[k] *= dim;
+        else
+            s.dim[k = s.n_dims++] = dim;
+        s.to[k] = to;
+        s.from[k] = from;
+    }
+    return s;
+}
+
+/* The most bytes up to 16 of which addresses, strides and rows are multiples. */
+static size_t copy_word(const copy_shape *s, const tx_copy_args *a, size_t size)
+{
+    uintptr_t all = (uintptr_t)a->y.data | (uintptr_t)a->x.data | (uintptr_t)s->n * size;
+    for (int i = 0; i < s->n_dims; i++) all |= (uintptr_t)s->to[i] * size | (uintptr_t)s->from[i] * size;
+    size_t word = 16;
+    while (all % word) word /= 2;
+    return word;
+}
+
+/* T is a word; I counts them all. */
+template <class T, class I> __global__ void copy_rows_kernel(T *y, const T *x, copy_shape s)
+{
+    const I n = (I)s.n, all = (I)(s.rows * s.n);
+    for (I i = (I)grid_thread(); i < all; i += (I)grid_threads()) {
+        I row = i / n;
+        int64_t to_ = i - row * n, from = to_;
+        for (int k = s.n_dims - 1; k >= 0; k--) {
+            I over = row / (I)s.dim[k], at = row - over * (I)s.dim[k];
+            to_ += at * s.to[k];
+            from += at * s.from[k];
+            row = over;
+        }
+        y[to_] = x[from];
     }
 }
 
-template <class T> static void copy_rows(const tx_ctx *c, const tx_copy_args *a)
+template <class T> static void copy_rows(const tx_ctx *c, const tx_copy_args *a, copy_shape s, size_t size)
 {
-    int64_t n = tx_numel(a->x), last = a->x.dim[a->x.n_dims - 1];
-    GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, n, 256), 256, 0, copy_rows_kernel<T>, (T *)a->y.data,
-               strides_of(a->y), (const T *)a->x.data, strides_of(a->x), n / last, last);
+    const int64_t per_word = (int64_t)(sizeof(T) / size);
+    s.n /= per_word;
+    for (int i = 0; i < s.n_dims; i++) s.to[i] /= per_word, s.from[i] /= per_word;
+    int64_t n = s.rows * s.n;
+    unsigned blocks = tx__gpu_blocks(c, n, 256);
+    if (n < INT32_MAX)
+        GPU_LAUNCH(tx__gpu_compute(c), blocks, 256, 0, (copy_rows_kernel<T, uint32_t>), (T *)a->y.data,
+                   (const T *)a->x.data, s);
+    else
+        GPU_LAUNCH(tx__gpu_compute(c), blocks, 256, 0, (copy_rows_kernel<T, int64_t>), (T *)a->y.data,
+                   (const T *)a->x.data, s);
 }
 
 TX_GPU_ROW tx_status tx__gpu_copy(tx_ctx *c, const tx_copy_args *a, void *scratch)
@@ -141,12 +194,21 @@ TX_GPU_ROW tx_status tx__gpu_copy(tx_ctx *c, const tx_copy_args *a, void *scratc
     if (!bytes) return TX_OK;
     if (tx_is_contiguous(a->x) && tx_is_contiguous(a->y)) {
         if (a->x.data != a->y.data) GPU_TRY(gpuMemcpyAsync(a->y.data, a->x.data, bytes, tx__gpu_compute(c)));
-    } else if (size == sizeof(uint16_t)) {
-        copy_rows<uint16_t>(c, a);
-    } else if (size == sizeof(uint32_t)) {
-        copy_rows<uint32_t>(c, a);
-    } else {
-        copy_rows<uint64_t>(c, a);
+        return tx__gpu_launched(c, "copy");
+    }
+    copy_shape s = copy_shape_of(a);
+    switch (copy_word(&s, a, size)) {
+    case 16:
+        copy_rows<pack<uint32_t, 4>>(c, a, s, size);
+        break;
+    case 8:
+        copy_rows<uint64_t>(c, a, s, size);
+        break;
+    case 4:
+        copy_rows<uint32_t>(c, a, s, size);
+        break;
+    default:
+        copy_rows<uint16_t>(c, a, s, size);
     }
     return tx__gpu_launched(c, "copy");
 }
