@@ -31,7 +31,7 @@ static tx_status tell_token(void *user, int64_t document, int32_t id, const tx_t
     json_t *o = NULL;
     char *json = NULL;
     tx_status st;
-    TX_GOTO(tx_tokenizer_decode(j->tok, &id, 1, &raw));
+    TX_GOTO(tx_tokenizer_decode_next(j->tok, -1, id, &raw));
     TX_GOTO(tx_text_replace_invalid(raw.n ? raw.data : "", raw.n, &text));
     bool known = score && isfinite(score->logprob);
     o = json_pack("{s:I, s:i, s:s#, s:o, s:o}", "document", (json_int_t)document, "id", (int)id, "text",

@@ -176,8 +176,16 @@ static tx_status take_ids(void *user, const char *line, size_t n)
     TX_GOTO(grow(r->p, &one));
     TX_GOTO(set_ids(one, json_is_object(value) ? json_object_get(value, "tokens") : value, r->vocab_size));
     int64_t known = tx_tokenizer_vocab_size(r->tok); /* the model may have more, that are no text */
-    for (size_t i = 0; i < one->ids.n; i++)
-        if (one->ids.id[i] < known) TX_GOTO(tx_tokenizer_decode(r->tok, &one->ids.id[i], 1, &text));
+    int32_t last = -1;
+    for (size_t i = 0; i < one->ids.n; i++) {
+        int32_t id = one->ids.id[i];
+        if (id >= known) continue;
+        if (last < 0)
+            TX_GOTO(tx_tokenizer_decode(r->tok, &id, 1, &text));
+        else
+            TX_GOTO(tx_tokenizer_decode_next(r->tok, last, id, &text));
+        last = id;
+    }
     st = set_text(one, text.data ? text.data : "", text.n);
 out:
     tx_bytes_free(&text);

@@ -141,23 +141,31 @@ static tx_status log_probabilities(tx_str *out, const tx__choice *c)
     return tx_str_puts(out, "]");
 }
 
+/* The text by which ids go on after token `last`. */
+static tx_status continuation(tx_bytes *out, const tx_tokenizer *tok, int32_t last, const int32_t *id, int64_t n)
+{
+    for (int64_t i = 0; i < n; last = id[i++]) TX_TRY(tx_tokenizer_decode_next(tok, last, id[i], out));
+    return TX_OK;
+}
+
 static tx_status beams(tx_str *out, const tx__generation *g, const tx_tokenizer *tok)
 {
     int n = g->request.beam_width;
     const tx_hypothesis *h = g->hypothesis;
+    const tx_ids *prompt = &g->prompt[0];
     TX_TRY(tx_str_puts(out, "{\"text\":["));
     for (int i = 0; i < n; i++) {
         tx_bytes raw = { 0 };
         TX_TRY(comma(out, (size_t)i));
-        tx_status st = tx_tokenizer_decode(tok, h[i].token, (size_t)h[i].n, &raw);
-        if (!st) st = whole_text(out, tok, &g->prompt[0], raw.data, raw.n);
+        tx_status st = continuation(&raw, tok, prompt->n ? prompt->id[prompt->n - 1] : -1, h[i].token, h[i].n);
+        if (!st) st = whole_text(out, tok, prompt, raw.data, raw.n);
         tx_bytes_free(&raw);
         TX_TRY(st);
     }
     TX_TRY(tx_str_puts(out, "],\"segments\":["));
     for (int i = 0; i < n; i++) {
         TX_TRY(comma(out, (size_t)i));
-        TX_TRY(segments(out, tok, &g->prompt[0], NULL, &h[i]));
+        TX_TRY(segments(out, tok, prompt, NULL, &h[i]));
     }
     TX_TRY(tx_str_puts(out, "],\"scores\":["));
     for (int i = 0; i < n; i++) {

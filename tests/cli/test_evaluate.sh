@@ -44,6 +44,12 @@ ok evaluate "${model[@]}" --valid-data wiki.txt --per-token
 [ "$(grep -vc '^{' out)" -eq 0 ] || die "words between the tokens"
 results err >/dev/null || die "no result in the log"
 
+# a piece of SentencePiece keeps its blank
+echo "hello of pieces" >blank.txt
+ok evaluate --load "$data/golden/generation/model" --tokenizer-type SentencePieceTokenizer --tokenizer-model "$data/token/sp-word.model" \
+    --valid-data blank.txt --per-token --json
+grep -q '"id":5,"text":" of","' out || die "a piece without its blank"
+
 # upstream's script and flags
 ok tasks/main.py "${model[@]}" --task WIKITEXT103 --valid-data wiki.txt --overlapping-eval 16 --num-layers 4 --hidden-size 128 \
     --num-attention-heads 4 --max-position-embeddings 128 --seq-length 128 --micro-batch-size 8 --log-interval 10 --no-load-optim \

@@ -67,6 +67,12 @@ ok generate --load "$data/golden/generation/model" --tokenizer-type NullTokenize
     --max-new-tokens $((n + 1)) --prompt-tokens ids.jsonl --output-tokens --samples-at-once 1
 cmp out expected || die "--prompt-tokens without a vocabulary, one at a time"
 
+# pieces of SentencePiece keep the blanks between them
+echo '[5, 9, 5]' >pieces.jsonl
+ok generate --load "$data/golden/generation/model" --tokenizer-type SentencePieceTokenizer --tokenizer-model "$data/token/sp-word.model" \
+    --prompt-tokens pieces.jsonl --max-new-tokens 2
+grep -q '^of that of' out || die "ids of pieces are another text"
+
 # ---- text, several prompts and samples
 ok generate "${model[@]}" --greedy --max-new-tokens 20 --prompt 'First Citizen:' 'KING'
 is $'First Citizen:\nAnd so, I have so,\nTo, I amance,\n----\nKING RING RIO:\nInow, I have so,'
