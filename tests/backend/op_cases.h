@@ -1144,6 +1144,7 @@ static const op_case cases[] = {
     { "rmsnorm 1x1", rmsnorm, { 1, 1, 0 } },
     { "rmsnorm 3x17", rmsnorm, { 3, 17, 1 } },
     { "rmsnorm 130x768", rmsnorm, { 130, 768, 1 } },
+    { "rmsnorm 300x64", rmsnorm, { 300, 64, 1 } },
     { "rmsnorm of some columns 1x1", rmsnorm_part, { 1, 1, 3, 0 } },
     { "rmsnorm of some columns 3x17", rmsnorm_part, { 3, 17, 34, 1 } },
     { "rmsnorm of some columns 130x768", rmsnorm_part, { 130, 768, 1536, 1 } },

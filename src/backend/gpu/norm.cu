@@ -1,10 +1,10 @@
 /* norm.cu - layer normalisation and its variant without a mean. Where rows allow it a thread has eight columns of every
  * row of its block, which it reads once; its sums for gamma and beta stay in registers, because these columns are its
  * own. Else threads go through the columns by strides. Forward, short rows have a warp each, of which a lane has packs
- * of eight columns, so that no thread waits for another warp. */
+ * of eight columns, so that no thread waits for another warp. Backward, those of heads have a part of a warp each. */
 #include "backend/gpu/gpu.h"
 
-enum { OWN = 8, MOST = OWN * 1024, WARP_BLOCK = 128 };
+enum { OWN = 8, MOST = OWN * 1024, WARP_BLOCK = 128, SHORT_BLOCK = 256 };
 
 /* Packs of a lane where a warp has a row of h; 0: there are too many for registers. */
 static int packs_of(const tx_ctx *c, int64_t h)
@@ -269,44 +269,118 @@ __device__ static inline void read_row(const backward<T, X> &a, int64_t row, int
     r->rs = a.rs[row];
 }
 
+/* A thread's columns of a row on the way to dx: g = dy gamma, xhat, and its shares of Σ g and Σ g xhat. */
+struct row_terms {
+    float g[OWN], xhat[OWN], sum_g, sum_gx;
+};
+
+/* Its sums for gamma and beta, all rows'. */
+struct column_sums {
+    float dgamma[OWN], dbeta[OWN];
+};
+
+template <class T, class X>
+__device__ static inline void add_row(const row_values<T, X> &r, const float *gamma, row_terms *t, column_sums *sums)
+{
+    for (int k = 0; k < OWN; k++) {
+        float dy = value_of(r.dy, k), xhat = (value_of(r.x, k) - r.mean) * r.rs, g = dy * gamma[k];
+        sums->dgamma[k] += dy * xhat;
+        sums->dbeta[k] += dy;
+        t->sum_g += g;
+        t->sum_gx += g * xhat;
+        t->xhat[k] = xhat;
+        t->g[k] = g;
+    }
+}
+
+/* With the whole row's sums in t.   @dres read where there is one */
+template <class T, class X>
+__device__ static inline void write_row(const backward<T, X> &a, int64_t row, int j, float rs, const row_terms &t,
+                                        const row_words<X> &dres)
+{
+    float d[OWN], mean_g = a.mu ? t.sum_g / (float)a.h : 0, mean_gx = mean_of(a, row, rs, t.sum_gx);
+    for (int k = 0; k < OWN; k++) d[k] = rs * (t.g[k] - mean_g - t.xhat[k] * mean_gx);
+    for (int k = 0; k < OWN && a.dres; k++) d[k] += value_of(dres, k);
+    store_floats<OWN>(a.dx + row * a.h + j, d);
+}
+
 /* The next row is read before the block waits for this one's sums, if its values are small enough for registers. */
 template <class T, class X> __global__ void GPU_BLOCK_MOST(1024) norm_bwd_own_kernel(backward<T, X> a)
 {
     int j = OWN * (int)threadIdx.x, h = (int)a.h;
     bool in = j < h;
-    float dgamma[OWN] = { 0 }, dbeta[OWN] = { 0 };
+    column_sums sums = {};
     const bool ahead = sizeof(T) == 2 && sizeof(X) == 2;
     row_values<T, X> next;
     if (ahead) read_row(a, blockIdx.x, j, &next);
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
         if (!ahead) read_row(a, row, j, &next);
         const row_values<T, X> now = next;
-        float d[OWN], v[OWN], w[OWN], sum_g = 0, sum_gx = 0;
+        row_terms t = {};
+        float w[OWN];
         row_words<X> dres;
         if (ahead && in && a.dres) read_words(&dres, a.dres + row * h + j);
         if (ahead) read_row(a, row + gridDim.x, j, &next);
         if (in) load_floats<OWN>(a.gamma + j, w);
-        for (int k = 0; k < OWN && in; k++) {
-            float dy = value_of(now.dy, k), xhat = (value_of(now.x, k) - now.mean) * now.rs, g = dy * w[k];
-            dgamma[k] += dy * xhat;
-            dbeta[k] += dy;
-            sum_g += g;
-            sum_gx += g * xhat;
-            v[k] = xhat;
-            d[k] = g;
-        }
-        block_sum2(&sum_g, &sum_gx);
+        if (in) add_row(now, w, &t, &sums);
+        block_sum2(&t.sum_g, &t.sum_gx);
         if (!in) continue;
-        float mean_g = a.mu ? sum_g / (float)h : 0, mean_gx = mean_of(a, row, now.rs, sum_gx);
-        for (int k = 0; k < OWN; k++) d[k] = now.rs * (d[k] - mean_g - v[k] * mean_gx);
         if (!ahead && a.dres) read_words(&dres, a.dres + row * h + j);
-        for (int k = 0; k < OWN && a.dres; k++) d[k] += value_of(dres, k);
-        store_floats<OWN>(a.dx + row * h + j, d);
+        write_row(a, row, j, now.rs, t, dres);
     }
     if (!in) return;
     float *mine = a.part + (int64_t)blockIdx.x * h;
-    store_floats<OWN>(mine + j, dgamma);
-    if (a.mu) store_floats<OWN>(mine + (int64_t)gridDim.x * h + j, dbeta);
+    store_floats<OWN>(mine + j, sums.dgamma);
+    if (a.mu) store_floats<OWN>(mine + (int64_t)gridDim.x * h + j, sums.dbeta);
+}
+
+/* Lanes that have a short row, of heads for example; 0: it is none. No warp has fewer. */
+static int lanes_of(int64_t h)
+{
+    int lanes = 1;
+    while (lanes * OWN < h) lanes *= 2;
+    return lanes <= 16 ? lanes : 0;
+}
+
+/* part[j] = Σ over the groups of lanes, in their order.   @own this thread's columns */
+__device__ static inline void add_groups(float *part, const float *own, int lanes, int h)
+{
+    __shared__ float all[SHORT_BLOCK * OWN];
+    __syncthreads(); /* of the use before this one */
+    for (int k = 0; k < OWN; k++) all[OWN * (int)threadIdx.x + k] = own[k];
+    __syncthreads();
+    for (int j = (int)threadIdx.x; j < h; j += SHORT_BLOCK) {
+        float sum = 0;
+        for (int i = j; i < SHORT_BLOCK * OWN; i += lanes * OWN) sum += all[i];
+        part[j] = sum;
+    }
+}
+
+/* A block has as many rows at a time as groups of lanes. */
+template <class T, class X> __global__ void norm_bwd_short_kernel(backward<T, X> a, int lanes)
+{
+    const int j = OWN * ((int)threadIdx.x % lanes), h = (int)a.h, n = SHORT_BLOCK / lanes;
+    float w[OWN];
+    column_sums sums = {};
+    if (j < h) load_floats<OWN>(a.gamma + j, w);
+    for (int64_t first = (int64_t)blockIdx.x * n; first < a.rows; first += (int64_t)gridDim.x * n) {
+        int64_t row = first + (int)threadIdx.x / lanes;
+        bool in = row < a.rows && j < h;
+        row_values<T, X> now;
+        row_terms t = {};
+        row_words<X> dres;
+        read_row(a, row, j, &now);
+        if (in && a.dres) read_words(&dres, a.dres + row * h + j);
+        if (in) add_row(now, w, &t, &sums);
+        for (int m = lanes / 2; m; m /= 2) {
+            t.sum_g += shfl_xor(t.sum_g, m);
+            t.sum_gx += shfl_xor(t.sum_gx, m);
+        }
+        if (in) write_row(a, row, j, now.rs, t, dres);
+    }
+    float *mine = a.part + (int64_t)blockIdx.x * h;
+    add_groups(mine, sums.dgamma, lanes, h);
+    if (a.mu) add_groups(mine + (int64_t)gridDim.x * h, sums.dbeta, lanes, h);
 }
 
 /* dx alone; parameters before it, because dx may lie on dy. */
@@ -362,7 +436,10 @@ static void norm_bwd(const tx_ctx *c, const tx_layernorm_bwd_args *t, float *par
                                whole.sums,
                                (float)whole.columns };
     gpuStream_t s = tx__gpu_compute(c);
-    if (owned(h, all, 5)) {
+    int lanes = lanes_of(h);
+    if (owned(h, all, 5) && lanes) {
+        GPU_LAUNCH(s, (unsigned)parts, SHORT_BLOCK, 0, (norm_bwd_short_kernel<T, X>), a, lanes);
+    } else if (owned(h, all, 5)) {
         GPU_LAUNCH(s, (unsigned)parts, tx__gpu_threads(h / OWN), 0, (norm_bwd_own_kernel<T, X>), a);
     } else {
         int64_t most = (int64_t)tx__gpu_of(c)->n_sm * 32;
