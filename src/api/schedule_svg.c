@@ -241,9 +241,9 @@ static tx_status put_direction(const sheet *s, int stage, bool backward)
     for (int k = 0; k < l->n; k++) {
         const tx_pp_span *b = &l->span[k];
         char fill[32], label[32], plain[16];
-        if (b->backward != backward) continue;
+        if ((b->op != TX_PP_FWD) != backward) continue;
         snprintf(fill, sizeof fill, "url(#%c%d)", backward ? 'b' : 'f', b->chunk % N_SHADES);
-        snprintf(plain, sizeof plain, "%c%d", backward ? 'B' : 'F', b->micro);
+        snprintf(plain, sizeof plain, "%c%d", tx_pp_letter(b), b->micro);
         int n = snprintf(label, sizeof label, "%s", plain);
         if (s->d->t->n_chunks > 1) snprintf(label + n, sizeof label - (size_t)n, ".%d", b->chunk);
         TX_TRY(put_box(s, stage, &(box){ b->start, b->end, fill, label, plain }));

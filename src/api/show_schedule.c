@@ -29,6 +29,13 @@ static tx_pp_shape shape_of(const tx_config *cfg)
                           .n_chunks = tx_config_chunks(cfg) };
 }
 
+/* The weights' part of a backward takes as long as a forward. */
+static tx_pp_units units_of(const tx_pp_shape *s, int backward)
+{
+    int wgt = s->kind == TX_PP_ZBH1 ? 1 : 0;
+    return (tx_pp_units){ 1, backward - wgt, wgt };
+}
+
 static bool is_too_large(const tx_pp_shape *s)
 {
     return (int64_t)s->m * s->p * s->n_chunks > MAX_UNITS;
@@ -51,7 +58,7 @@ static tx_status show_heading(tx__report *r, const tx_pp_shape *s, int backward)
         r,
         "schedule: %s; the bubble is %.1f %% of the ideal time (F forward, B backward, %s as long, .. "
         "waits):",
-        schedule, 100 * tx_pp_bubble(s), backward == 2 ? "twice" : "three times");
+        schedule, 100 * tx_pp_bubble(s, units_of(s, backward)), backward == 2 ? "twice" : "three times");
 }
 
 /* The longest of the picture's lines. */
@@ -113,7 +120,7 @@ static tx_status time_in_units(drawn *d, const tx_pp_shape *s, int backward)
     describe(s, schedule);
     snprintf(d->about, sizeof d->about,
              "%s; the bubble is %.1f %% of the ideal time (a forward takes 1 unit of time, a backward %d)", schedule,
-             100 * tx_pp_bubble(s), backward);
+             100 * tx_pp_bubble(s, units_of(s, backward)), backward);
     return st;
 }
 
@@ -196,7 +203,7 @@ static tx_status show_units(tx__report *r, const tx_pp_shape *s, int backward)
 {
     tx_str picture = { 0 };
     tx_status st;
-    TX_GOTO(tx_pp_simulate(s, 1, backward, NULL, &picture));
+    TX_GOTO(tx_pp_simulate(s, units_of(s, backward), NULL, &picture));
     TX_GOTO(show_lines(r, picture.data));
 out:
     tx_str_free(&picture);

@@ -5,10 +5,10 @@
 /* A micro-batch in a virtual stage. */
 typedef struct unit {
     double arrived[2]; /* when its input, and the gradient of its output, are there; -1: not yet */
-    bool taken[2], done[2], sent[2];
+    bool taken[2], done[3], sent[2];
 } unit;
 
-enum { FWD, BWD };
+enum { FWD, BWD, WGT };
 
 typedef struct holder {
     int micro, chunk;
@@ -30,7 +30,7 @@ typedef struct simulation {
     unit *unit;    /* [p n_chunks, m] */
     int *sent[2];  /* [p n_chunks] messages that have come, in the order of micro-batches */
     int *taken[2]; /* those that have been taken */
-    int *ended;    /* backwards that have been done */
+    int *ended[3]; /* computations that have been done */
 } simulation;
 
 static int virtual_of(const simulation *f, int stage, const tx_pp_instr *i)
@@ -105,12 +105,18 @@ static void spend(simulation *f, int stage, const tx_pp_instr *i, int d)
 {
     int at = virtual_of(f, stage, i);
     lane *s = &f->stage[stage];
-    const double *backward = i->last_of_chunk && f->t->bwd_last ? f->t->bwd_last : f->t->bwd;
-    double cost = d == FWD ? f->t->fwd[at] : backward[at];
-    tx_pp_span span = { s->time, s->time + cost, i->micro, i->chunk, d == BWD };
+    const double *usual[] = { f->t->fwd, f->t->bwd, f->t->wgt }, *last[] = { NULL, f->t->bwd_last, f->t->wgt_last };
+    double cost = (i->micro == f->s->m - 1 && last[d] ? last[d] : usual[d])[at];
+    tx_pp_span span = { s->time, s->time + cost, i->micro, i->chunk, i->op };
     s->out->span[s->out->n++] = span;
     s->out->busy += cost;
     s->time = span.end;
+}
+
+/* What is done last with a micro-batch in a virtual stage. */
+static int last_part(const simulation *f)
+{
+    return f->s->kind == TX_PP_FORWARD ? FWD : f->s->kind == TX_PP_ZBH1 ? WGT : BWD;
 }
 
 static tx_status compute(simulation *f, int stage, const tx_pp_instr *i, int d)
@@ -118,15 +124,17 @@ static tx_status compute(simulation *f, int stage, const tx_pp_instr *i, int d)
     int at = virtual_of(f, stage, i), end = d == FWD ? 0 : f->s->p * f->s->n_chunks - 1;
     unit *u = unit_of(f, at, i->micro);
     if (u->done[d]) return wrong(f, stage, "it has been done before");
+    if (d > last_part(f)) return wrong(f, stage, "this schedule has no such part");
     if (d == BWD && !u->done[FWD]) return wrong(f, stage, "its forward has not been done");
+    if (d == WGT && !u->done[BWD]) return wrong(f, stage, "the gradient of its input has not been computed");
     if (at == end && d == FWD) TX_TRY(hold_slot(f, stage, i));
-    if (at != end && !u->taken[d]) return wrong(f, stage, "what it needs has not been received");
+    if (at != end && d != WGT && !u->taken[d]) return wrong(f, stage, "what it needs has not been received");
+    if (f->ended[d][at]++ != i->micro) return wrong(f, stage, "it is not done in the order of micro-batches");
     TX_TRY(check_slot(f, stage, i));
     u->done[d] = true;
     spend(f, stage, i, d);
-    if (d == BWD || f->s->kind == TX_PP_FORWARD) f->stage[stage].slot[i->slot].held = false;
-    if (d == FWD) return TX_OK;
-    bool last = ++f->ended[at] == f->s->m;
+    bool is_last_part = d == last_part(f), last = is_last_part && d != FWD && f->ended[d][at] == f->s->m;
+    if (is_last_part) f->stage[stage].slot[i->slot].held = false;
     if (last != i->last_of_chunk) return wrong(f, stage, last ? "it is the last of its chunk" : "it is not the last");
     return TX_OK;
 }
@@ -149,8 +157,10 @@ static tx_status take_step(simulation *f, int stage, bool *waits)
         return receive(f, stage, i, BWD, waits);
     case TX_PP_BWD:
         return compute(f, stage, i, BWD);
-    default:
+    case TX_PP_SEND_BWD:
         return send(f, stage, i, BWD);
+    default:
+        return compute(f, stage, i, WGT);
     }
 }
 
@@ -184,6 +194,7 @@ static const char *what_is_left(const simulation *f, const unit *u)
     bool backward = f->s->kind != TX_PP_FORWARD;
     if (!u->done[FWD]) return "is not done forward";
     if (u->done[BWD] != backward) return backward ? "is not done backward" : "is done backward";
+    if (f->s->kind == TX_PP_ZBH1 && !u->done[WGT]) return "gives its weights no gradients";
     for (int d = 0; d < 2; d++)
         if (u->arrived[d] >= 0 && !u->taken[d]) return "is sent what nobody takes";
     return NULL;
@@ -206,7 +217,8 @@ static tx_status check_end(const simulation *f)
 static int n_computed(const tx_pp_list *l)
 {
     int n = 0;
-    for (int k = 0; k < l->n; k++) n += l->instr[k].op == TX_PP_FWD || l->instr[k].op == TX_PP_BWD;
+    for (int k = 0; k < l->n; k++)
+        n += l->instr[k].op == TX_PP_FWD || l->instr[k].op == TX_PP_BWD || l->instr[k].op == TX_PP_WGT;
     return n;
 }
 
@@ -220,7 +232,7 @@ static tx_status begin(simulation *f, const tx_pp_list *lists, tx_pp_timeline *o
         TX_TRY(tx_alloc(&f->sent[d], n_virtual, sizeof *f->sent[d], what));
         TX_TRY(tx_alloc(&f->taken[d], n_virtual, sizeof *f->taken[d], what));
     }
-    TX_TRY(tx_alloc(&f->ended, n_virtual, sizeof *f->ended, what));
+    for (int d = 0; d < 3; d++) TX_TRY(tx_alloc(&f->ended[d], n_virtual, sizeof *f->ended[d], what));
     for (size_t i = 0; i < n_virtual * (size_t)f->s->m; i++) f->unit[i].arrived[FWD] = f->unit[i].arrived[BWD] = -1;
     *out = (tx_pp_timeline){ .p = f->s->p, .m = f->s->m, .n_chunks = f->s->n_chunks };
     TX_TRY(tx_alloc(&out->stage, (size_t)out->p, sizeof *out->stage, what));
@@ -242,7 +254,7 @@ static void end(simulation *f)
         tx_free(f->sent[d]);
         tx_free(f->taken[d]);
     }
-    tx_free(f->ended);
+    for (int d = 0; d < 3; d++) tx_free(f->ended[d]);
 }
 
 void tx_pp_timeline_free(tx_pp_timeline *t)
@@ -307,19 +319,20 @@ out:
     return st;
 }
 
-tx_status tx_pp_simulate_lists(const tx_pp_shape *shape, const tx_pp_list *lists, int fwd, int bwd, int *makespan,
+tx_status tx_pp_simulate_lists(const tx_pp_shape *shape, const tx_pp_list *lists, tx_pp_units units, int *makespan,
                                tx_str *picture)
 {
     size_t n = (size_t)shape->p * (size_t)shape->n_chunks;
     tx_pp_timeline t = { 0 };
     double *cost = NULL;
     tx_status st;
-    TX_GOTO(tx_alloc(&cost, 2 * n, sizeof *cost, "a pipeline's simulation"));
+    TX_GOTO(tx_alloc(&cost, 3 * n, sizeof *cost, "a pipeline's simulation"));
     for (size_t v = 0; v < n; v++) {
-        cost[v] = fwd;
-        cost[n + v] = bwd;
+        cost[v] = units.fwd;
+        cost[n + v] = units.bwd;
+        cost[2 * n + v] = units.wgt;
     }
-    TX_GOTO(simulate(shape, lists, &(tx_pp_times){ .fwd = cost, .bwd = cost + n }, &t));
+    TX_GOTO(simulate(shape, lists, &(tx_pp_times){ .fwd = cost, .bwd = cost + n, .wgt = cost + 2 * n }, &t));
     if (makespan) *makespan = (int)t.makespan;
     if (picture) TX_GOTO(tx_pp_draw_units(&t, picture));
 out:
@@ -328,12 +341,12 @@ out:
     return st;
 }
 
-tx_status tx_pp_simulate(const tx_pp_shape *shape, int fwd, int bwd, int *makespan, tx_str *picture)
+tx_status tx_pp_simulate(const tx_pp_shape *shape, tx_pp_units units, int *makespan, tx_str *picture)
 {
     schedules s = { 0 };
     tx_status st;
     TX_GOTO(make_schedules(&s, shape));
-    TX_GOTO(tx_pp_simulate_lists(shape, s.list, fwd, bwd, makespan, picture));
+    TX_GOTO(tx_pp_simulate_lists(shape, s.list, units, makespan, picture));
 out:
     free_schedules(&s);
     return st;

@@ -279,7 +279,9 @@ static void fill_arrays(tx_pipeline_time *t, const pipeline *q)
 
 static tx_pp_times schedule_times(const tx_pipeline_time *t)
 {
-    return (tx_pp_times){ t->fwd, t->bwd, t->bwd_last, { t->message[0], t->message[1] } };
+    return (tx_pp_times){
+        .fwd = t->fwd, .bwd = t->bwd, .bwd_last = t->bwd_last, .message = { t->message[0], t->message[1] }
+    };
 }
 
 static tx_status time_pipeline(tx_pipeline_time *out, pipeline *q)

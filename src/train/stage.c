@@ -561,6 +561,8 @@ static tx_status carry_out(tx_stage *st, const tx_pp_instr *in, int64_t n_micro,
         return backward(st, in);
     case TX_PP_SEND_BWD:
         return send(st, in, true, train);
+    case TX_PP_WGT:
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "a stage does not divide its backward yet");
     }
     return TX_OK;
 }
