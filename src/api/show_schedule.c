@@ -23,7 +23,7 @@ static int backward_cost(const tx_config *cfg)
 static tx_pp_shape shape_of(const tx_config *cfg)
 {
     int64_t m = cfg->global_batch_size / (cfg->micro_batch_size * tx_config_data_parallel(cfg));
-    return (tx_pp_shape){ .kind = cfg->pipeline_schedule == TX_PIPELINE_GPIPE ? TX_PP_GPIPE : TX_PP_1F1B,
+    return (tx_pp_shape){ .kind = tx_pp_training_kind(cfg),
                           .p = (int)cfg->pipeline_model_parallel_size,
                           .m = (int)m,
                           .n_chunks = tx_config_chunks(cfg) };

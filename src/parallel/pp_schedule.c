@@ -121,6 +121,11 @@ static void put_all(builder *b)
     }
 }
 
+tx_pp_kind tx_pp_training_kind(const tx_config *cfg)
+{
+    return cfg->pipeline_schedule == TX_PIPELINE_GPIPE ? TX_PP_GPIPE : TX_PP_1F1B;
+}
+
 /* At most: of a unit. */
 static int n_instr(const tx_pp_shape *s)
 {

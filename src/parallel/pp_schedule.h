@@ -31,6 +31,7 @@
 
 #include "base/status.h"
 #include "base/str.h"
+#include "config/config.h"
 
 typedef enum tx_pp_kind {
     TX_PP_1F1B,   /* interleaved when n_chunks > 1 */
@@ -70,6 +71,9 @@ typedef struct tx_pp_list {
     int n, cap;
     int n_slots; /* activations that are held at the same time, at most */
 } tx_pp_list;
+
+/* The schedule of training that the options name. */
+tx_pp_kind tx_pp_training_kind(const tx_config *cfg);
 
 /* TX_ERR_ARG: p is 1 or m no multiple of p with n_chunks > 1; GPipe or ZB-H1 with chunks; none of something. */
 tx_status tx_pp_check_shape(const tx_pp_shape *shape);

@@ -86,10 +86,7 @@ static void free_host_batches(tx_stage *st)
 
 static tx_pp_shape shape_of(const tx_stage *st, int64_t n_micro, bool train)
 {
-    bool gpipe = st->cfg->pipeline_schedule == TX_PIPELINE_GPIPE;
-    return (tx_pp_shape){ .kind = !train  ? TX_PP_FORWARD
-                                  : gpipe ? TX_PP_GPIPE
-                                          : TX_PP_1F1B,
+    return (tx_pp_shape){ .kind = train ? tx_pp_training_kind(st->cfg) : TX_PP_FORWARD,
                           .p = tx_grid_size(st->grid, TX_AXIS_PIPELINE),
                           .m = (int)n_micro,
                           .n_chunks = st->m->n_chunks };
@@ -541,6 +538,7 @@ static tx_status mark(tx_stage *st, const tx_pp_instr *in)
 {
     tx_step_part part = in->op == TX_PP_FWD   ? TX_STEP_FORWARD
                         : in->op == TX_PP_BWD ? TX_STEP_BACKWARD
+                        : in->op == TX_PP_WGT ? TX_STEP_WEIGHTS
                                               : TX_STEP_MESSAGES;
     return tx_trace_mark(st->c, part, in->micro, in->chunk, in->last_of_chunk);
 }
