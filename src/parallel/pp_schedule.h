@@ -87,7 +87,9 @@ void tx_pp_list_free(tx_pp_list *l); /* a zeroed one is fine */
 /* Units of time that a micro-batch takes in a virtual stage. */
 typedef struct tx_pp_units {
     int fwd, bwd;
-    int wgt; /* WGT, with ZB-H1 */
+    int wgt;      /* WGT, with ZB-H1 */
+    int outgoing; /* messages in one direction that a stage has sent and nobody taken, at most: another SEND waits; 0:
+                     any number */
 } tx_pp_units;
 
 /* Runs all stages' lists together: an instruction starts when the one before it in its stage has ended and, for a RECV,

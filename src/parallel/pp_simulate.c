@@ -5,6 +5,7 @@
 /* A micro-batch in a virtual stage. */
 typedef struct unit {
     double arrived[2]; /* when its input, and the gradient of its output, are there; -1: not yet */
+    double taken_at[2];
     bool taken[2], done[3], sent[2];
 } unit;
 
@@ -21,6 +22,8 @@ typedef struct lane {
     double time;     /* when it may begin */
     tx_pp_lane *out; /* what has been computed */
     holder *slot;    /* [list->n_slots] */
+    unit **sent[2];  /* [m n_chunks] whom its messages went to, in order */
+    int n_sent[2];
 } lane;
 
 typedef struct simulation {
@@ -83,20 +86,35 @@ static tx_status receive(simulation *f, int stage, const tx_pp_instr *i, int d, 
     if (f->taken[d][at]++ != i->micro) return wrong(f, stage, "messages are not taken in the order they were sent");
     u->taken[d] = true;
     if (f->stage[stage].time < u->arrived[d]) f->stage[stage].time = u->arrived[d];
+    u->taken_at[d] = f->stage[stage].time;
     return d == FWD ? hold_slot(f, stage, i) : check_slot(f, stage, i);
 }
 
-static tx_status send(simulation *f, int stage, const tx_pp_instr *i, int d)
+/* Whether there is room for one more message of the stage; it waits until there is. */
+static bool has_room(simulation *f, int stage, int d)
+{
+    lane *s = &f->stage[stage];
+    if (!f->t->outgoing || s->n_sent[d] < f->t->outgoing) return true;
+    const unit *before = s->sent[d][s->n_sent[d] - f->t->outgoing];
+    if (before->taken[d] && s->time < before->taken_at[d]) s->time = before->taken_at[d];
+    return before->taken[d];
+}
+
+static tx_status send(simulation *f, int stage, const tx_pp_instr *i, int d, bool *waits)
 {
     int at = virtual_of(f, stage, i), to = d == FWD ? at + 1 : at - 1;
+    lane *s = &f->stage[stage];
     unit *u = unit_of(f, at, i->micro);
     if (to < 0 || to >= f->s->p * f->s->n_chunks || i->peer != to % f->s->p)
         return wrong(f, stage, "nobody there takes it");
     if (!u->done[d]) return wrong(f, stage, "it is not computed yet");
     if (u->sent[d]) return wrong(f, stage, "it has been sent before");
+    *waits = !has_room(f, stage, d);
+    if (*waits) return TX_OK;
     if (f->sent[d][to]++ != i->micro) return wrong(f, stage, "messages are not sent in the order of micro-batches");
     u->sent[d] = true;
-    unit_of(f, to, i->micro)->arrived[d] = f->stage[stage].time + (f->t->message[d] ? f->t->message[d][at] : 0);
+    s->sent[d][s->n_sent[d]] = unit_of(f, to, i->micro);
+    s->sent[d][s->n_sent[d]++]->arrived[d] = s->time + (f->t->message[d] ? f->t->message[d][at] : 0);
     return TX_OK;
 }
 
@@ -152,13 +170,13 @@ static tx_status take_step(simulation *f, int stage, bool *waits)
     case TX_PP_FWD:
         return compute(f, stage, i, FWD);
     case TX_PP_SEND_FWD:
-        return send(f, stage, i, FWD);
+        return send(f, stage, i, FWD, waits);
     case TX_PP_RECV_BWD:
         return receive(f, stage, i, BWD, waits);
     case TX_PP_BWD:
         return compute(f, stage, i, BWD);
     case TX_PP_SEND_BWD:
-        return send(f, stage, i, BWD);
+        return send(f, stage, i, BWD, waits);
     default:
         return compute(f, stage, i, WGT);
     }
@@ -240,6 +258,9 @@ static tx_status begin(simulation *f, const tx_pp_list *lists, tx_pp_timeline *o
         f->stage[i].list = &lists[i];
         f->stage[i].out = &out->stage[i];
         TX_TRY(tx_alloc(&out->stage[i].span, (size_t)n_computed(&lists[i]) + 1, sizeof *out->stage[i].span, what));
+        for (int d = 0; d < 2; d++)
+            TX_TRY(tx_alloc(&f->stage[i].sent[d], (size_t)f->s->m * (size_t)f->s->n_chunks, sizeof *f->stage[i].sent[d],
+                            what));
         TX_TRY(tx_alloc(&f->stage[i].slot, (size_t)lists[i].n_slots + 1, sizeof *f->stage[i].slot, what));
     }
     return TX_OK;
@@ -247,7 +268,10 @@ static tx_status begin(simulation *f, const tx_pp_list *lists, tx_pp_timeline *o
 
 static void end(simulation *f)
 {
-    for (int i = 0; i < f->s->p && f->stage; i++) tx_free(f->stage[i].slot);
+    for (int i = 0; i < f->s->p && f->stage; i++) {
+        tx_free(f->stage[i].slot);
+        for (int d = 0; d < 2; d++) tx_free(f->stage[i].sent[d]);
+    }
     tx_free(f->stage);
     tx_free(f->unit);
     for (int d = 0; d < 2; d++) {
@@ -332,7 +356,9 @@ tx_status tx_pp_simulate_lists(const tx_pp_shape *shape, const tx_pp_list *lists
         cost[n + v] = units.bwd;
         cost[2 * n + v] = units.wgt;
     }
-    TX_GOTO(simulate(shape, lists, &(tx_pp_times){ .fwd = cost, .bwd = cost + n, .wgt = cost + 2 * n }, &t));
+    TX_GOTO(simulate(shape, lists,
+                     &(tx_pp_times){ .fwd = cost, .bwd = cost + n, .wgt = cost + 2 * n, .outgoing = units.outgoing },
+                     &t));
     if (makespan) *makespan = (int)t.makespan;
     if (picture) TX_GOTO(tx_pp_draw_units(&t, picture));
 out:

@@ -5,7 +5,7 @@
  *      stage 1      F0 B0 F1 B1             busy: F, B and W alone, without waiting
  *
  *  A computation starts when the one before it in its stage has ended and its message is there. Sending takes the
- *  sender no time. Times are in seconds, or in any other unit. */
+ *  sender no time, unless it has to wait for room. Times are in seconds, or in any other unit. */
 #ifndef TX_PARALLEL_PP_TIMES_H
 #define TX_PARALLEL_PP_TIMES_H
 
@@ -19,6 +19,7 @@ typedef struct tx_pp_times {
     const double *wgt_last; /* NULL: wgt */
     const double *message[2]; /* from virtual stage v to v + 1 (forward), from v to v - 1 (backward): from the end of
                                  the computation until it has arrived; NULL: no time */
+    int outgoing;             /* as in tx_pp_units; tx_pp_makespan knows 0 alone */
 } tx_pp_times;
 
 typedef struct tx_pp_span {

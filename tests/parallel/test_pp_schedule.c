@@ -37,6 +37,42 @@ static int expected_slots(const tx_pp_shape *s, int stage)
     return n < total ? n : total;
 }
 
+/* The most that a stage holds at the same time, where a micro-batch takes `whole` from its forward to its backward and
+ * `rest` until its weights' part has been done. */
+static int peak_of(const tx_pp_list *l, int whole, int rest)
+{
+    int now = 0, most = 0;
+    for (int k = 0; k < l->n; k++) {
+        tx_pp_op op = l->instr[k].op;
+        now += op == TX_PP_FWD ? whole : op == TX_PP_BWD ? rest - whole : op == TX_PP_WGT ? -rest : 0;
+        if (now > most) most = now;
+    }
+    return most;
+}
+
+/* ZB-H1 needs no more than 1F1B's first stage, in all stages, and less where W need less than B; once there are enough
+ * micro-batches exactly so much. */
+static void check_peak(const tx_pp_shape *s, const tx_pp_list *l, int stage)
+{
+    if (s->kind != TX_PP_ZBH1) return;
+    int held = peak_of(l, 1, 1), most = peak_of(l, 5, 3), all = least(s->p, s->m);
+    if (held != all || most > 5 * all || (s->m >= s->p && most != 5 * (s->p - stage) + 3 * stage))
+        fail_msg("%s, stage %d: %d activations, and %d", name(s), stage, held, most);
+}
+
+/* One message in each direction may be on its way: that no stage waits for ever. With two nobody waits for room. */
+static void check_room(const tx_pp_shape *s, const tx_pp_list *lists, const tx_pp_units *u)
+{
+    tx_pp_units few = *u;
+    int makespan;
+    for (few.outgoing = 1; few.outgoing <= 2; few.outgoing++) {
+        if (tx_pp_simulate_lists(s, lists, few, &makespan, NULL))
+            fail_msg("%s, %d messages: %s", name(s), few.outgoing, tx_last_error());
+        if (makespan < expected_time(s, u) || (few.outgoing == 2 && makespan != expected_time(s, u)))
+            fail_msg("%s, %d messages: %d, without that %d", name(s), few.outgoing, makespan, expected_time(s, u));
+    }
+}
+
 static void check(const tx_pp_shape *s, const tx_pp_units *u)
 {
     tx_pp_list *lists = calloc((size_t)s->p, sizeof *lists);
@@ -46,6 +82,7 @@ static void check(const tx_pp_shape *s, const tx_pp_units *u)
         if (tx_pp_schedule(&lists[i], s, i)) fail_msg("%s: %s", name(s), tx_last_error());
         if (lists[i].n_slots != expected_slots(s, i))
             fail_msg("%s, stage %d: %d slots, expected %d", name(s), i, lists[i].n_slots, expected_slots(s, i));
+        check_peak(s, &lists[i], i);
     }
     if (tx_pp_simulate_lists(s, lists, *u, &makespan, NULL)) fail_msg("%s: %s", name(s), tx_last_error());
     if (makespan != expected_time(s, u))
@@ -54,6 +91,7 @@ static void check(const tx_pp_shape *s, const tx_pp_units *u)
     int each = u->fwd + (s->kind == TX_PP_FORWARD ? 0 : u->bwd) + (s->kind == TX_PP_ZBH1 ? u->wgt : 0);
     double ideal = (double)s->m * s->n_chunks * each;
     ASSERT_NEAR(tx_pp_bubble(s, *u), makespan / ideal - 1, 1e-12, name(s));
+    if (s->p <= 12 || s->p % 8 == 0) check_room(s, lists, u);
     for (int i = 0; i < s->p; i++) tx_pp_list_free(&lists[i]);
     free(lists);
 }
@@ -73,9 +111,9 @@ static void small_pipelines(void **state)
     (void)state;
     for (int p = 1; p <= 12; p++)
         for (int m = 1; m <= 48; m++) {
-            if (m <= 2 * p) check_all(p, m, (tx_pp_units){ 1, 1, 1 });
-            check_all(p, m, (tx_pp_units){ 1, 2, 1 });
-            check_all(p, m, (tx_pp_units){ 4, 5, 3 });
+            if (m <= 2 * p) check_all(p, m, (tx_pp_units){ 1, 1, 1, 0 });
+            check_all(p, m, (tx_pp_units){ 1, 2, 1, 0 });
+            check_all(p, m, (tx_pp_units){ 4, 5, 3, 0 });
         }
 }
 
@@ -84,16 +122,28 @@ static void large_pipelines(void **state)
     (void)state;
     static const int few[] = { 1, 2, 3, 7, 31, 64, 100, 127, 128, 255, 256 };
     for (int p = 13; p <= 64; p++) {
-        check_all(p, p, (tx_pp_units){ 2, 3, 2 }); /* multiples: interleaved, too */
-        check_all(p, 2 * p, (tx_pp_units){ 2, 3, 2 });
-        check_all(p, 256 / p * p, (tx_pp_units){ 2, 3, 2 });
+        check_all(p, p, (tx_pp_units){ 2, 3, 2, 0 }); /* multiples: interleaved, too */
+        check_all(p, 2 * p, (tx_pp_units){ 2, 3, 2, 0 });
+        check_all(p, 256 / p * p, (tx_pp_units){ 2, 3, 2, 0 });
         for (size_t i = (size_t)p % 3; i < sizeof few / sizeof *few; i += 3)
-            check_all(p, few[i], (tx_pp_units){ 1, 2, 1 });
-        check_all(p, p - 1, (tx_pp_units){ 1, 1, 1 });
-        check_all(p, p + 1, (tx_pp_units){ 1, 1, 1 });
+            check_all(p, few[i], (tx_pp_units){ 1, 2, 1, 0 });
+        check_all(p, p - 1, (tx_pp_units){ 1, 1, 1, 0 });
+        check_all(p, p + 1, (tx_pp_units){ 1, 1, 1, 0 });
     }
     for (int p = 1; p <= 12; p++)
-        for (size_t i = 0; i < sizeof few / sizeof *few; i++) check_all(p, few[i], (tx_pp_units){ 1, 2, 1 });
+        for (size_t i = 0; i < sizeof few / sizeof *few; i++) check_all(p, few[i], (tx_pp_units){ 1, 2, 1, 0 });
+}
+
+/* Every pipeline of at most 64 stages and 256 micro-batches, or other ones each day. */
+static void zero_bubble_of_all_sizes(void **state)
+{
+    (void)state;
+    enum { P = 64, M = 256 };
+    for (int i = 0; i < as_many(P * M, 200); i++) {
+        int k = (int)((sample_seed() + 6151 * (uint64_t)i) % (P * M));
+        check(&(tx_pp_shape){ .kind = TX_PP_ZBH1, .p = 1 + k % P, .m = 1 + k / P, .n_chunks = 1 },
+              &(tx_pp_units){ 3, 5, 2, 0 });
+    }
 }
 
 /* ---------------------------------------------------------------- the lists themselves */
@@ -131,25 +181,25 @@ static void pictures(void **state)
     (void)state;
     tx_str picture = { 0 };
     ASSERT_OK(
-        tx_pp_simulate(&(tx_pp_shape){ .p = 4, .m = 6, .n_chunks = 1 }, (tx_pp_units){ 1, 1, 0 }, NULL, &picture));
+        tx_pp_simulate(&(tx_pp_shape){ .p = 4, .m = 6, .n_chunks = 1 }, (tx_pp_units){ 1, 1, 0, 0 }, NULL, &picture));
     assert_string_equal(picture.data, "stage 0   F0 F1 F2 F3 .. .. .. B0 F4 B1 F5 B2 .. B3 .. B4 .. B5\n"
                                       "stage 1      F0 F1 F2 .. .. B0 F3 B1 F4 B2 F5 B3 .. B4 .. B5\n"
                                       "stage 2         F0 F1 .. B0 F2 B1 F3 B2 F4 B3 F5 B4 .. B5\n"
                                       "stage 3            F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5\n");
     tx_str_free(&picture);
     ASSERT_OK(
-        tx_pp_simulate(&(tx_pp_shape){ .p = 2, .m = 2, .n_chunks = 2 }, (tx_pp_units){ 1, 2, 0 }, NULL, &picture));
+        tx_pp_simulate(&(tx_pp_shape){ .p = 2, .m = 2, .n_chunks = 2 }, (tx_pp_units){ 1, 2, 0, 0 }, NULL, &picture));
     assert_string_equal(picture.data,
                         "stage 0   F0.0 F1.0 F0.1 F1.1 ..   ..   B0.1----- ..   B1.1----- B0.0----- B1.0-----\n"
                         "stage 1        F0.0 F1.0 F0.1 B0.1----- F1.1 B1.1----- B0.0----- B1.0-----\n");
     tx_str_free(&picture);
     ASSERT_OK(tx_pp_simulate(&(tx_pp_shape){ .kind = TX_PP_GPIPE, .p = 2, .m = 2, .n_chunks = 1 },
-                             (tx_pp_units){ 1, 1, 0 }, NULL, &picture));
+                             (tx_pp_units){ 1, 1, 0, 0 }, NULL, &picture));
     assert_string_equal(picture.data, "stage 0   F0 F1 .. .. B0 B1\n"
                                       "stage 1      F0 F1 B0 B1\n");
     tx_str_free(&picture);
     ASSERT_OK(tx_pp_simulate(&(tx_pp_shape){ .kind = TX_PP_ZBH1, .p = 4, .m = 6, .n_chunks = 1 },
-                             (tx_pp_units){ 1, 1, 1 }, NULL, &picture));
+                             (tx_pp_units){ 1, 1, 1, 0 }, NULL, &picture));
     assert_string_equal(picture.data, "stage 0   F0 F1 F2 F3 .. .. .. B0 W0 F4 B1 W1 F5 B2 W2 B3 W3 B4 W4 B5 W5\n"
                                       "stage 1      F0 F1 F2 .. .. B0 F3 B1 W0 F4 B2 W1 F5 B3 W2 B4 W3 B5 W4 W5\n"
                                       "stage 2         F0 F1 .. B0 F2 B1 F3 B2 W0 F4 B3 W1 F5 B4 W2 B5 W3 W4 W5\n"
@@ -169,8 +219,9 @@ static void shapes_that_are_none(void **state)
                  "ZB-H1");
     ASSERT_FAILS(tx_pp_schedule(&l, &(tx_pp_shape){ .p = 2, .m = 0, .n_chunks = 1 }, 0), TX_ERR_ARG, "0 micro-batches");
     ASSERT_FAILS(tx_pp_schedule(&l, &(tx_pp_shape){ .p = 2, .m = 1 << 30, .n_chunks = 1 }, 0), TX_ERR_ARG, "counted");
-    ASSERT_FAILS(tx_pp_simulate(&(tx_pp_shape){ .p = 0, .m = 1, .n_chunks = 1 }, (tx_pp_units){ 1, 1, 0 }, NULL, NULL),
-                 TX_ERR_ARG, "0 stages");
+    ASSERT_FAILS(
+        tx_pp_simulate(&(tx_pp_shape){ .p = 0, .m = 1, .n_chunks = 1 }, (tx_pp_units){ 1, 1, 0, 0 }, NULL, NULL),
+        TX_ERR_ARG, "0 stages");
     assert_null(l.instr);
 }
 
@@ -218,7 +269,7 @@ static void swapped_instructions_are_found(void **state)
                 bool free_to_move = independent(&at[0], &at[1]);
                 at[0] = at[1];
                 at[1] = first;
-                tx_status st = tx_pp_simulate_lists(s, lists, (tx_pp_units){ 1, 2, 1 }, NULL, NULL);
+                tx_status st = tx_pp_simulate_lists(s, lists, (tx_pp_units){ 1, 2, 1, 0 }, NULL, NULL);
                 if (!free_to_move && st != TX_ERR_STATE)
                     fail_msg("%s, stage %d: instructions %d and %d swapped, and nothing is said", name(s), i, j, j + 1);
                 if (free_to_move && st && !strstr(tx_last_error(), "waits for ever"))
@@ -228,7 +279,7 @@ static void swapped_instructions_are_found(void **state)
                 at[1] = at[0];
                 at[0] = first;
             }
-        ASSERT_OK(tx_pp_simulate_lists(s, lists, (tx_pp_units){ 1, 2, 1 }, NULL, NULL));
+        ASSERT_OK(tx_pp_simulate_lists(s, lists, (tx_pp_units){ 1, 2, 1, 0 }, NULL, NULL));
         free_lists(s, lists);
     }
     assert_true(n_found > 100);
@@ -292,7 +343,7 @@ static void find_faults(const tx_pp_shape *shape)
                 lists[i].cap = whole.n + 1;
                 memcpy(lists[i].instr, whole.instr, (size_t)whole.n * sizeof *whole.instr);
                 faults[k].plant(&lists[i], j);
-                if (tx_pp_simulate_lists(shape, lists, (tx_pp_units){ 1, 2, 1 }, NULL, NULL) != TX_ERR_STATE)
+                if (tx_pp_simulate_lists(shape, lists, (tx_pp_units){ 1, 2, 1, 0 }, NULL, NULL) != TX_ERR_STATE)
                     fail_msg("stage %d, instruction %d: %s, and nothing is said", i, j, faults[k].name);
                 free(lists[i].instr);
                 lists[i] = whole;
@@ -319,7 +370,7 @@ static void memory_that_is_not_there(void **state)
     for (; st == TX_ERR_NOMEM && n < 100; n++) {
         tx_str picture = { 0 };
         allocation_fails_at(n);
-        st = tx_pp_simulate(&shape, (tx_pp_units){ 1, 2, 0 }, NULL, &picture);
+        st = tx_pp_simulate(&shape, (tx_pp_units){ 1, 2, 0, 0 }, NULL, &picture);
         tx_str_free(&picture);
         allocations_succeed();
     }
@@ -382,6 +433,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_pipelines),
         cmocka_unit_test(large_pipelines),
+        cmocka_unit_test(zero_bubble_of_all_sizes),
         cmocka_unit_test(lists_as_the_papers_have_them),
         cmocka_unit_test(pictures),
         cmocka_unit_test(shapes_that_are_none),
