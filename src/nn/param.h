@@ -198,6 +198,7 @@ typedef struct tx_unit_hooks {
     tx_status (*pre_backward)(void *user, int unit);        /* gradients will be contributed */
     tx_status (*post_backward)(void *user, int unit,
                                bool last); /* this micro-batch contributes no more; last: none does */
+    bool each_time;                        /* gradients have memory between pre_backward and post_backward alone */
     void *user;
 } tx_unit_hooks;
 
