@@ -74,6 +74,7 @@ typedef struct tx_unit {
     tx_unit_kind kind;
     int chunk; /* of the pipeline stage */
     int first, end;
+    bool apart; /* of its chunk: its gradients are not complete when those of the other layers are */
 } tx_unit;
 
 typedef struct tx_param {

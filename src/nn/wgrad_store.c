@@ -14,9 +14,13 @@ void tx_wgrad_store_open(tx_wgrad_store *s, const tx_arena *like)
     s->arena.device = like->device;
 }
 
-tx_status tx_wgrad_store_take(tx_wgrad_store *s, size_t bytes)
+tx_status tx_wgrad_store_take(tx_wgrad_store *s, size_t bytes, const tx_wgrad_store *like)
 {
     tx_wgrad_store_clear(s);
+    TX_TRY(tx_realloc(&s->row, (size_t)like->cap, sizeof *s->row, what));
+    TX_TRY(tx_realloc(&s->layer, (size_t)like->layers_cap, sizeof *s->layer, what));
+    TX_TRY(tx_realloc(&s->count, (size_t)like->counts_cap, sizeof *s->count, what));
+    s->cap = like->cap, s->layers_cap = like->layers_cap, s->counts_cap = like->counts_cap;
     return tx_arena_reserve(&s->arena, bytes);
 }
 
@@ -165,7 +169,7 @@ tx_status tx_wgrad_vector(tx_ctx *c, const tx_weight *w, tx_tensor *to)
 {
     *to = w->frozen ? (tx_tensor){ 0 } : w->grad;
     if (!c->wgrads || !c->wgrads->vectors || !is_trained(w)) return TX_OK;
-    *to = tx_push1(&c->wgrads->arena, w->grad.dtype, w->grad.dim[0]);
+    *to = tx_push1(&c->wgrads->arena, tx_wide(w->value.dtype), w->value.dim[0]);
     TX_RUN(c, fill, .x = *to);
     return append(c, (tx_wgrad){ .w = w, .made = *to });
 }

@@ -44,8 +44,11 @@ typedef struct tx_wgrad_store {
 
 /* Counts from now on.   @like whose device, and whether shared, the arena takes */
 void tx_wgrad_store_open(tx_wgrad_store *s, const tx_arena *like);
-tx_status tx_wgrad_store_take(tx_wgrad_store *s, size_t bytes); /* TX_ERR_NOMEM */
-void tx_wgrad_store_close(tx_wgrad_store *s);                   /* a zeroed one is fine */
+void tx_wgrad_store_close(tx_wgrad_store *s); /* a zeroed one is fine */
+
+/* Ends the dry run: takes so much memory, and room for as many rows as `like` has, which has been used in it.
+ * TX_ERR_NOMEM */
+tx_status tx_wgrad_store_take(tx_wgrad_store *s, size_t bytes, const tx_wgrad_store *like);
 
 void tx_wgrad_store_clear(tx_wgrad_store *s);
 
