@@ -391,6 +391,8 @@ static void log_derived(const tx_config *cfg)
                 (long long)cfg->tensor_model_parallel_size, (long long)cfg->pipeline_model_parallel_size);
     if (g->sequence_parallel && !cfg->sequence_parallel)
         tx_info("--sequence-parallel: off, the tensor-parallel size is 1");
+    if (g->enable_zbh1_pipeline && !cfg->enable_zbh1_pipeline)
+        tx_info("--enable-zbh1-pipeline: off, the pipeline-parallel size is 1");
     log_kept_inputs(cfg);
     log_experts(cfg);
     log_schedule(cfg);

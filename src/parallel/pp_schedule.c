@@ -123,6 +123,7 @@ static void put_all(builder *b)
 
 tx_pp_kind tx_pp_training_kind(const tx_config *cfg)
 {
+    if (cfg->enable_zbh1_pipeline) return TX_PP_ZBH1;
     return cfg->pipeline_schedule == TX_PIPELINE_GPIPE ? TX_PP_GPIPE : TX_PP_1F1B;
 }
 
