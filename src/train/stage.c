@@ -84,9 +84,17 @@ static void free_host_batches(tx_stage *st)
     }
 }
 
+/* Nobody waits for the first stage's backwards: it does both parts together, which is 1F1B. */
+static tx_pp_kind kind_of(const tx_stage *st, bool train)
+{
+    tx_pp_kind kind = tx_pp_training_kind(st->cfg);
+    if (!train) return TX_PP_FORWARD;
+    return kind == TX_PP_ZBH1 && !tx_grid_rank(st->grid, TX_AXIS_PIPELINE) ? TX_PP_1F1B : kind;
+}
+
 static tx_pp_shape shape_of(const tx_stage *st, int64_t n_micro, bool train)
 {
-    return (tx_pp_shape){ .kind = train ? tx_pp_training_kind(st->cfg) : TX_PP_FORWARD,
+    return (tx_pp_shape){ .kind = kind_of(st, train),
                           .p = tx_grid_size(st->grid, TX_AXIS_PIPELINE),
                           .m = (int)n_micro,
                           .n_chunks = st->m->n_chunks };

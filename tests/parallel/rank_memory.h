@@ -51,16 +51,32 @@ out:
     return st;
 }
 
-/* What a rank of the first stage takes, which is what was planned for it and what it uses.   @real false: the plan */
-static inline tx_memory memory_of(const char *more, int n_layers, int tp, int pp, bool real)
+static inline tx_config *parse_sizes(const char *more, int n_layers, int tp, int pp)
 {
     char flags[2048];
     tx_config *cfg;
-    tx_run_plan plan;
     snprintf(flags, sizeof flags,
              "%s%s --num-layers %d --world-size %d --tensor-model-parallel-size %d --pipeline-model-parallel-size %d",
              SIZES, more, n_layers, tp * pp, tp, pp);
     ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
+    return cfg;
+}
+
+/* What is planned for a stage without tensor parallelism. */
+static inline tx_memory memory_of_stage(const char *more, int n_layers, int pp, int stage)
+{
+    tx_config *cfg = parse_sizes(more, n_layers, 1, pp);
+    tx_run_plan plan;
+    ASSERT_OK(tx_plan_stage(&plan, cfg, 512, stage));
+    tx_config_free(cfg);
+    return plan.memory;
+}
+
+/* What a rank of the first stage takes, which is what was planned for it and what it uses.   @real false: the plan */
+static inline tx_memory memory_of(const char *more, int n_layers, int tp, int pp, bool real)
+{
+    tx_config *cfg = parse_sizes(more, n_layers, tp, pp);
+    tx_run_plan plan;
     measured m = { .cfg = cfg, .tp = tp, .pp = pp };
     if (real) ASSERT_OK(tx_world_threads(tp * pp, measure_rank, &m));
     for (int rank = 0; rank < tp * pp && real; rank++) {

@@ -117,15 +117,15 @@ static void a_sample_has_the_bits_of_1f1b(void **state)
 
 /* ---- memory ---- */
 
-/* Bytes that eight more layers add to the activations of a first stage. */
-static size_t of_layers(const char *flags, int pp)
+/* Bytes that eight more layers add to the activations of a stage. */
+static size_t of_layers(const char *flags, int pp, int stage)
 {
-    return memory_of(flags, 16, 1, pp, true).activations - memory_of(flags, 8, 1, pp, true).activations;
+    return memory_of_stage(flags, 16, pp, stage).activations - memory_of_stage(flags, 8, pp, stage).activations;
 }
 
 /* Layers that are computed again leave their input in a slot. What the weights' part needs is, of the inputs of
  * products, those of q, k and v, of the next one, and of the two of an MLP, h, h, h and 4 h wide, and the gradients of
- * their outputs: 3 h, h, 4 h and h. The first stage does it at once, so it has one store; as many slots as stages. */
+ * their outputs: 3 h, h, 4 h and h. The first stage does it at once. */
 static void stores_take_what_products_need(void **state)
 {
     (void)state;
@@ -134,10 +134,13 @@ static void stores_take_what_products_need(void **state)
     for (int pp = 2; pp <= 4; pp *= 2) {
         const char *flags = " --recompute-granularity full --recompute-method uniform --recompute-num-layers 1";
         char divided[256];
-        size_t layers = 8 / (size_t)pp, slots = (size_t)pp;
+        size_t layers = 8 / (size_t)pp;
         snprintf(divided, sizeof divided, "%s --enable-zbh1-pipeline", flags);
-        assert_int_equal(of_layers(flags, pp), slots * layers * bsh);
-        assert_int_equal(of_layers(divided, pp), (slots + 16) * layers * bsh);
+        for (int stage = 0; stage < pp; stage++) {
+            size_t slots = (size_t)(pp - stage), stores = stage ? (size_t)stage + 1 : 0;
+            assert_int_equal(of_layers(flags, pp, stage), slots * layers * bsh);
+            assert_int_equal(of_layers(divided, pp, stage), (slots + 16 * stores) * layers * bsh);
+        }
     }
 }
 
