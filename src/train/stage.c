@@ -636,7 +636,9 @@ tx_status tx_stage_run(tx_stage *st, int64_t n_micro, bool train)
     if (!st->c->dry) TX_TRY(tell_list(st, train));
     for (int i = 0; i < list->n; i++) {
         if (!st->c->dry) tell_instruction(&list->instr[i]);
+        if (st->about) st->about(st->about_user, &list->instr[i], true);
         TX_TRY(carry_out(st, &list->instr[i], n_micro, train));
+        if (st->about) st->about(st->about_user, &list->instr[i], false);
     }
     for (int k = 0; k < 2 * TX_N_OUTGOING; k++)
         TX_TRY(tx_wait(st->c, &st->out[k / TX_N_OUTGOING].sent[k % TX_N_OUTGOING]));

@@ -88,8 +88,11 @@ typedef struct tx_stage {
         tx_pp_list list;
         int64_t n_micro; /* for which it was made; 0: there is none */
         int n_stores;
-        bool told;     /* it was logged */
-    } plan[2];         /* evaluation, training */
+        bool told; /* it was logged */
+    } plan[2];     /* evaluation, training */
+    /* for benchmarks: called before and after each instruction, or NULL */
+    void (*about)(void *user, const tx_pp_instr *in, bool begins);
+    void *about_user;
     double seconds[3]; /* fill, forward, backward with its weights' part: of the last run */
 } tx_stage;
 
