@@ -52,6 +52,7 @@ try_train() {
     says "^$number\$" "$build/train" "${tiny[@]}" --threads 1 <<<$'1\n2\n0' &&
         says "^$number\$" "$build/train" "${tiny[@]}" --bert --bf16 --threads 1 <<<$'1\n2\n0' && [ "$(wc -l <out)" -eq 3 ]
 }
+try_zero_bubble() { says "^1F1B over ZB-H1: $number" "$build/zero_bubble" 2 2 32 2 16 2 4 1; }
 try_ceiling() { says "^step $number ms: $number % of the ceiling" "$build/ceiling" "${tiny[@]}" --threads 1; }
 try_peak() { says "^fp32 product, n =  512 +$number GFLOP/s" "$build/peak" 1 512; }
 try_op_bench() { says "^head_loss +$number ms +$number GFLOP/s" "$build/op_bench" 1 16 fp32 --runs 1; }

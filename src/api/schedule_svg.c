@@ -14,9 +14,11 @@
 
 enum { LEFT = 84, RIGHT = 92, TOP = 84, LEAST = 900, MOST = 2400, GAP = 40, N_SHADES = 4, SHOWN = 64 };
 
-/* A chunk's colours: of forwards, with black text, and of backwards, with white text. */
+/* A chunk's colours: of forwards, with black text, and of backwards, with white text. What a backward has put off has
+ * one, with black text, as such schedules have one chunk. */
 static const char *const light[N_SHADES] = { "#cfe0f5", "#d5ecd6", "#e6dcf6", "#f8e6bd" };
 static const char *const dark[N_SHADES] = { "#1d5596", "#22692c", "#5a3a9e", "#7d5200" };
+static const char weights_fill[] = "#f3b183";
 
 /* Lines over a box, so that chunks differ without colours as well. */
 static const char *const pattern[N_SHADES] = { "", "M0 6L6 0", "M0 0L6 6", "M3 0V6" };
@@ -187,6 +189,14 @@ static bool is_named_before(const sheet *s, int at)
     return false;
 }
 
+static bool has_weights(const sheet *s)
+{
+    const tx_pp_lane *l = &s->d->t->stage[0];
+    for (int k = 0; k < l->n; k++)
+        if (l->span[k].op == TX_PP_WGT) return true;
+    return false;
+}
+
 static tx_status put_keys(const sheet *s)
 {
     int n_chunks = s->d->t->n_chunks, n = n_chunks < N_SHADES ? n_chunks : N_SHADES;
@@ -200,6 +210,7 @@ static tx_status put_keys(const sheet *s)
                      n_chunks > k / 2 + N_SHADES ? ", ..." : "");
         TX_TRY(put_key(s, &x, fill, text));
     }
+    if (has_weights(s)) TX_TRY(put_key(s, &x, weights_fill, "W gradients of weights"));
     TX_TRY(put_key(s, &x, "#eef0f3", "waits"));
     for (int k = 0; k < s->d->n_extras; k++) {
         const tx_pp_extra *e = &s->d->extra[k];
@@ -234,19 +245,21 @@ static tx_status put_box(const sheet *s, int stage, const box *b)
                          y + s->row / 2 + s->font * 0.36, label);
 }
 
-static tx_status put_direction(const sheet *s, int stage, bool backward)
+/* All that a stage does of one sort. */
+static tx_status put_sort(const sheet *s, int stage, tx_pp_op op)
 {
     const tx_pp_lane *l = &s->d->t->stage[stage];
-    TX_TRY(tx_str_printf(s->out, "<g class=\"%c\">\n", backward ? 'b' : 'f'));
+    char letter = op == TX_PP_BWD ? 'b' : 'f';
+    TX_TRY(tx_str_printf(s->out, "<g class=\"%c\">\n", letter));
     for (int k = 0; k < l->n; k++) {
         const tx_pp_span *b = &l->span[k];
         char fill[32], label[32], plain[16];
-        if (b->backward != backward) continue;
-        snprintf(fill, sizeof fill, "url(#%c%d)", backward ? 'b' : 'f', b->chunk % N_SHADES);
-        snprintf(plain, sizeof plain, "%c%d", backward ? 'B' : 'F', b->micro);
+        if (b->op != op) continue;
+        snprintf(fill, sizeof fill, "url(#%c%d)", letter, b->chunk % N_SHADES);
+        snprintf(plain, sizeof plain, "%c%d", tx_pp_letter(b), b->micro);
         int n = snprintf(label, sizeof label, "%s", plain);
         if (s->d->t->n_chunks > 1) snprintf(label + n, sizeof label - (size_t)n, ".%d", b->chunk);
-        TX_TRY(put_box(s, stage, &(box){ b->start, b->end, fill, label, plain }));
+        TX_TRY(put_box(s, stage, &(box){ b->start, b->end, op == TX_PP_WGT ? weights_fill : fill, label, plain }));
     }
     return tx_str_puts(s->out, "</g>\n");
 }
@@ -260,7 +273,9 @@ static tx_status put_row(const sheet *s, int stage)
                          s->width, s->row - 4));
     TX_TRY(tx_str_printf(s->out, "<text class=\"q\" x=\"%.1f\" y=\"%.1f\">waits %.1f %%</text>\n", LEFT + s->width + 8,
                          middle, waits(s, stage)));
-    for (int d = 0; d < 2; d++) TX_TRY(put_direction(s, stage, d));
+    TX_TRY(put_sort(s, stage, TX_PP_FWD));
+    TX_TRY(put_sort(s, stage, TX_PP_BWD));
+    if (has_weights(s)) TX_TRY(put_sort(s, stage, TX_PP_WGT));
     TX_TRY(tx_str_puts(s->out, "<g class=\"x\">\n"));
     for (int k = 0; k < s->d->n_extras; k++) {
         const tx_pp_extra *e = &s->d->extra[k];

@@ -23,10 +23,17 @@ static int backward_cost(const tx_config *cfg)
 static tx_pp_shape shape_of(const tx_config *cfg)
 {
     int64_t m = cfg->global_batch_size / (cfg->micro_batch_size * tx_config_data_parallel(cfg));
-    return (tx_pp_shape){ .kind = cfg->pipeline_schedule == TX_PIPELINE_GPIPE ? TX_PP_GPIPE : TX_PP_1F1B,
+    return (tx_pp_shape){ .kind = tx_pp_training_kind(cfg),
                           .p = (int)cfg->pipeline_model_parallel_size,
                           .m = (int)m,
                           .n_chunks = tx_config_chunks(cfg) };
+}
+
+/* The weights' part of a backward takes as long as a forward. */
+static tx_pp_units units_of(const tx_pp_shape *s, int backward)
+{
+    int wgt = s->kind == TX_PP_ZBH1 ? 1 : 0;
+    return (tx_pp_units){ .fwd = 1, .bwd = backward - wgt, .wgt = wgt };
 }
 
 static bool is_too_large(const tx_pp_shape *s)
@@ -38,20 +45,30 @@ static bool is_too_large(const tx_pp_shape *s)
 static void describe(const tx_pp_shape *s, char text[160])
 {
     char chunks[48] = "";
-    const char *kind = s->kind == TX_PP_GPIPE ? "GPipe" : s->n_chunks > 1 ? "interleaved 1F1B" : "1F1B";
+    const char *kind = s->kind == TX_PP_GPIPE  ? "GPipe"
+                       : s->kind == TX_PP_ZBH1 ? "ZB-H1"
+                       : s->n_chunks > 1       ? "interleaved 1F1B"
+                                               : "1F1B";
     if (s->n_chunks > 1) snprintf(chunks, sizeof chunks, " with %d runs of layers each", s->n_chunks);
     snprintf(text, 160, "%s, %d stage%s%s, %d micro-batches", kind, s->p, s->p > 1 ? "s" : "", chunks, s->m);
 }
 
+/* What letters stand for. */
+static const char *letters_of(const tx_pp_shape *s)
+{
+    return s->kind == TX_PP_ZBH1 ? "F forward, B gradient of the input, W gradients of weights"
+                                 : "F forward, B backward";
+}
+
 static tx_status show_heading(tx__report *r, const tx_pp_shape *s, int backward)
 {
-    char schedule[160];
+    static const char *const times[] = { "", "as long", "twice as long", "three times as long" };
+    char schedule[160], note[48];
+    tx_pp_units u = units_of(s, backward);
     describe(s, schedule);
-    return tx__report_line(
-        r,
-        "schedule: %s; the bubble is %.1f %% of the ideal time (F forward, B backward, %s as long, .. "
-        "waits):",
-        schedule, 100 * tx_pp_bubble(s), backward == 2 ? "twice" : "three times");
+    snprintf(note, sizeof note, "%s%s", times[u.bwd], u.wgt && u.bwd > u.wgt ? " and as long" : "");
+    return tx__report_line(r, "schedule: %s; the bubble is %.1f %% of the ideal time (%s, %s, .. waits):", schedule,
+                           100 * tx_pp_bubble(s, u), letters_of(s), note);
 }
 
 /* The longest of the picture's lines. */
@@ -101,19 +118,21 @@ static void forget(drawn *d)
 static tx_status time_in_units(drawn *d, const tx_pp_shape *s, int backward)
 {
     size_t n = (size_t)s->p * (size_t)s->n_chunks;
+    tx_pp_units u = units_of(s, backward);
     char schedule[160];
     double *time;
-    TX_TRY(tx_alloc(&time, 2 * n, sizeof *time, "the times of a pipeline"));
+    TX_TRY(tx_alloc(&time, 3 * n, sizeof *time, "the times of a pipeline"));
     for (size_t v = 0; v < n; v++) {
-        time[v] = 1;
-        time[n + v] = backward;
+        time[v] = u.fwd;
+        time[n + v] = u.bwd;
+        time[2 * n + v] = u.wgt;
     }
-    tx_status st = tx_pp_simulate_times(s, &(tx_pp_times){ .fwd = time, .bwd = time + n }, &d->t);
+    tx_status st = tx_pp_simulate_times(s, &(tx_pp_times){ .fwd = time, .bwd = time + n, .wgt = time + 2 * n }, &d->t);
     tx_free(time);
     describe(s, schedule);
     snprintf(d->about, sizeof d->about,
              "%s; the bubble is %.1f %% of the ideal time (a forward takes 1 unit of time, a backward %d)", schedule,
-             100 * tx_pp_bubble(s), backward);
+             100 * tx_pp_bubble(s, u), backward);
     return st;
 }
 
@@ -196,7 +215,7 @@ static tx_status show_units(tx__report *r, const tx_pp_shape *s, int backward)
 {
     tx_str picture = { 0 };
     tx_status st;
-    TX_GOTO(tx_pp_simulate(s, 1, backward, NULL, &picture));
+    TX_GOTO(tx_pp_simulate(s, units_of(s, backward), NULL, &picture));
     TX_GOTO(show_lines(r, picture.data));
 out:
     tx_str_free(&picture);
@@ -218,7 +237,7 @@ static tx_status show_to_scale(tx__report *r, const tx_config *cfg, const tx_pla
     tx_str picture = { 0 };
     tx_status st;
     TX_GOTO(take_time(&d, cfg, time));
-    TX_GOTO(tx__report_line(r, "schedule: %s (F forward, B backward%s%s%s, . waits):", d.about,
+    TX_GOTO(tx__report_line(r, "schedule: %s (%s%s%s%s, . waits):", d.about, letters_of(&time->work.shape),
                             has_extra(&d, "preparation") ? ", P preparation" : "",
                             has_extra(&d, "sums of gradients") ? ", S sums of gradients" : "",
                             has_extra(&d, "update") ? ", U update" : ""));

@@ -8,6 +8,7 @@
  *   at       where in the model the code is
  *   watch    set while a value that is not finite is looked for (watch.h)
  *   profile  set while ops are timed (profile.h)
+ *   wgrads   set while gradients of weights are put off (nn/wgrad_store.h)
  *   trace    set while a dry run writes down what it would do (trace.h)
  *   grid     this rank's place among others (parallel/grid.h)
  *   device   where tensors are and ops run; NULL: the host (base/device.h). acts and scratch are there, host is not  */
@@ -50,6 +51,7 @@ typedef struct tx_ctx {
     struct tx_watch *watch;     /* borrowed; NULL: off */
     struct tx_profile *profile; /* likewise */
     struct tx_trace *trace;     /* likewise */
+    struct tx_wgrad_store *wgrads;
     const struct tx_grid *grid; /* borrowed; NULL: a rank alone */
     tx_device *device;          /* the backend's; NULL: the host */
     int device_number;          /* which of the machine's it is to be */

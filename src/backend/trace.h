@@ -25,6 +25,7 @@ typedef enum tx_step_part {
     TX_STEP_BEGIN,
     TX_STEP_FORWARD, /* of a micro-batch in a chunk of the pipeline, as the next one */
     TX_STEP_BACKWARD,
+    TX_STEP_WEIGHTS,  /* what a backward has put off: gradients of weights */
     TX_STEP_MESSAGES, /* to and from other stages */
     TX_STEP_FINISH,   /* sums between ranks that backwards have started are waited for */
     TX_STEP_UPDATE,

@@ -123,6 +123,7 @@ static const lever levers[] = {
     { TX__AIO_BLOCK, NUMBER, "aio-block-size", 0.2, near_block, NULL },
     { TX__NO_SEQUENCE_PARALLEL, LEFT_OUT, "sequence-parallel", 0.7, NULL, NULL },
     { TX__NO_VIRTUAL, LEFT_OUT, "num-layers-per-virtual-pipeline-stage", 0.7, NULL, NULL },
+    { TX__NO_ZERO_BUBBLE, LEFT_OUT, "enable-zbh1-pipeline", 0.7, NULL, NULL },
     { TX__NO_PARTITION, LEFT_OUT, "partition-activations", 0.7, NULL, NULL },
     { TX__NO_DISABLED_PIPELINE, LEFT_OUT, "no-pipeline-parallel", 0.7, NULL, NULL },
     { TX__NO_DUMP, LEFT_OUT, "dump-step", 0.7, NULL, NULL },
@@ -212,7 +213,7 @@ static void apply(const search *s, changed *to, const change *c)
     }
     if (!are_started(s, l)) *tx__given(&to->c.given, o) = true;
     if (l->kind == WORD) {
-        *(const char **)tx__member(&to->c, o) = l->word;
+        *(int *)tx__member(&to->c, o) = tx__enum_of(o, l->word);
     } else if (l->kind == GIVEN) {
         *(bool *)tx__member(&to->c, o) = true;
     } else if (l->kind == RAMP) {

@@ -377,6 +377,16 @@ static void warn_of_lengths(const tx_config *cfg)
 }
 
 /* What was derived instead of typed, in upstream's words; and options that another one leaves without effect. */
+/* What is off where an axis has one rank. */
+static void log_off(const tx_config *cfg)
+{
+    const tx_config_given *g = &cfg->given;
+    if (g->sequence_parallel && !cfg->sequence_parallel)
+        tx_info("--sequence-parallel: off, the tensor-parallel size is 1");
+    if (g->enable_zbh1_pipeline && !cfg->enable_zbh1_pipeline)
+        tx_info("--enable-zbh1-pipeline: off, the pipeline-parallel size is 1");
+}
+
 static void log_derived(const tx_config *cfg)
 {
     const tx_config_given *g = &cfg->given;
@@ -389,8 +399,7 @@ static void log_derived(const tx_config *cfg)
                 "pipeline-model-parallel size: %lld",
                 (long long)cfg->world_size, (long long)tx_config_data_parallel(cfg),
                 (long long)cfg->tensor_model_parallel_size, (long long)cfg->pipeline_model_parallel_size);
-    if (g->sequence_parallel && !cfg->sequence_parallel)
-        tx_info("--sequence-parallel: off, the tensor-parallel size is 1");
+    log_off(cfg);
     log_kept_inputs(cfg);
     log_experts(cfg);
     log_schedule(cfg);

@@ -54,6 +54,7 @@ enum {
     TX__ONE_F_ONE_B = 1 << 21,
     TX__PARTITION = 1 << 22,
     TX__CHECKPOINT = 1 << 23,
+    TX__NO_ZERO_BUBBLE = 1 << 24,
 };
 
 /* tx__violate, with the changes that may remedy the violation. */

@@ -162,6 +162,22 @@ static void rule_virtual_stages_are_even(const tx__check *k)
     k->bad->num_layers_per_virtual_pipeline_stage = true;
 }
 
+static void rule_zero_bubble_is_1f1b(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (c->enable_zbh1_exact_semantics && !c->given.enable_zbh1_pipeline)
+        tx__violate(k->v, "--enable-zbh1-exact-semantics: Exact semantics require ZBH1 pipeline enabled, by "
+                          "--enable-zbh1-pipeline");
+    if (!c->enable_zbh1_pipeline) return;
+    if (c->num_layers_per_virtual_pipeline_stage && !k->bad->num_layers_per_virtual_pipeline_stage)
+        tx__violate_mendable(k, TX__NO_VIRTUAL | TX__NO_ZERO_BUBBLE,
+                             "--enable-zbh1-pipeline has one run of layers in a stage, and "
+                             "--num-layers-per-virtual-pipeline-stage is given");
+    if (c->pipeline_schedule == TX_PIPELINE_GPIPE)
+        tx__violate_mendable(k, TX__ONE_F_ONE_B | TX__NO_ZERO_BUBBLE,
+                             "--enable-zbh1-pipeline is a schedule of its own, and --pipeline-schedule gpipe is given");
+}
+
 /* ---------------------------------------------------------------- DeepSpeed's equation */
 
 /* A number of it under the name that it was given by. */
@@ -271,6 +287,7 @@ const tx__rule tx__rules_layout[] = {
     { NULL, rule_stages_have_layers },
     { NULL, rule_pipeline_is_not_disabled },
     { NULL, rule_virtual_stages_are_even },
+    { NULL, rule_zero_bubble_is_1f1b },
     { NULL, rule_ranks_hold_whole_models },
     { "training", rule_launcher_counts_the_same },
     { NULL, rule_deepspeeds_equation_holds },

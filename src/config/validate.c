@@ -18,6 +18,7 @@ static void derive_layout(tx_config *c)
     int64_t model = c->tensor_model_parallel_size * c->pipeline_model_parallel_size;
     if (!c->world_size) c->world_size = c->command->traits & TX_ON_RANKS ? tx_launched_find().size : model;
     if (c->tensor_model_parallel_size == 1) c->sequence_parallel = false;
+    if (c->pipeline_model_parallel_size == 1) c->enable_zbh1_pipeline = false;
 }
 
 /* Where the model is chosen, its tokenizer need not be; what counts has no text. */

@@ -63,6 +63,7 @@ typedef struct tx_batch {
     tx_tensor y; /* set by fwd: the output of a chunk that is not the last. On the activation stack, as d */
     tx_tensor d; /* set by fwd with train: where the caller puts the gradient of y, and bwd then that of x */
     const tx_unit_hooks *units; /* called as parameters are used; or NULL */
+    tx_wgrad_store *wgrads;     /* bwd: for tx_model_weights, to which it leaves gradients of weights; or NULL */
     bool last;                  /* of the chunk's micro-batches of an iteration */
     bool
         reweighted; /* of a user-defined model: `weight` has changed since fwd, so bwd runs what read it in fwd again */
@@ -204,6 +205,9 @@ tx_status tx_model_hold(tx_model *m, int n_slots);
  * the gradients of the layer that makes losses are done. Without, y lies there above the caller's mark. */
 tx_status tx_model_fwd(tx_ctx *c, tx_model *m, tx_batch *batch, bool train);
 tx_status tx_model_bwd(tx_ctx *c, tx_model *m, tx_batch *batch);
+
+/* What a backward left in batch->wgrads. Of the batch its chunk, last and units are read, too. */
+tx_status tx_model_weights(tx_ctx *c, tx_model *m, tx_batch *batch);
 
 /* ---- token_draw.c: tokens that pass layers by (--random-ltd) ---- */
 

@@ -10,6 +10,7 @@ static tx_stack_pass pass_of(const tx_model *m, tx_batch *batch, bool train)
                             .last = batch->last,
                             .recompute = &m->recompute,
                             .units = batch->units,
+                            .wgrads = batch->wgrads,
                             .dtype = m->dtype,
                             .batch = batch,
                             .x = batch->x,
@@ -39,6 +40,12 @@ tx_status tx_model_bwd(tx_ctx *c, tx_model *m, tx_batch *batch)
     TX_TRY(tx_stack_bwd(c, &m->stack, &p));
     batch->d = p.d;
     return TX_OK;
+}
+
+tx_status tx_model_weights(tx_ctx *c, tx_model *m, tx_batch *batch)
+{
+    const tx_stack_pass p = pass_of(m, batch, true);
+    return tx_stack_weights(c, &m->stack, &p);
 }
 
 tx_status tx_model_decode(tx_ctx *c, tx_model *m, const tx_decode *d)

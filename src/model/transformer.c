@@ -348,6 +348,7 @@ static tx_status dropped_bwd(tx_ctx *c, const tx_stack_call *k)
 {
     const tx_transformer *t = k->model;
     const tx_params *ps = &t->base.params;
+    if (c->wgrads) return TX_OK; /* as the part that is put off finds */
     const tx_unit *rows = &ps->unit[t->unit.layers + ((const tx_block *)k->layer->params - t->block)];
     return tx_params_nothing(c, ps, rows->first, rows->end);
 }
@@ -376,7 +377,7 @@ static tx_status block_bwd(tx_ctx *c, const tx_stack_call *k)
 }
 
 const tx_layer_kind tx_block_layer = {
-    .part = TX_IN_BODY, .output = stream_output, .fwd = block_fwd, .bwd = block_bwd
+    .part = TX_IN_BODY, .output = stream_output, .fwd = block_fwd, .bwd = block_bwd, .divides = true
 };
 
 /* ---- the final norm ---- */

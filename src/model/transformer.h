@@ -34,6 +34,7 @@ typedef struct tx_transformer {
     tx_norm embedding_norm, final_norm;
     double embedding_scale; /* of the words */
     tx_halves halves;       /* of the blocks */
+    bool puts_off;          /* blocks leave gradients of weights for later (--enable-zbh1-pipeline) */
     tx_block *block;        /* this stage's, chunk by chunk */
     double *frequency;      /* of rotary positions (rotary.h) */
     tx_moe *moe;            /* of its blocks with experts, in their order */

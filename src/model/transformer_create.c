@@ -474,6 +474,7 @@ tx_status tx_transformer_create(tx_transformer *t, const tx_model_type *type, co
     t->p_drop = cfg->hidden_dropout;
     t->embedding_scale = cfg->embedding_scale;
     t->halves = halves_of(cfg);
+    t->puts_off = cfg->enable_zbh1_pipeline;
     t->normed = cfg->embed_layernorm ? TX_NORM_WORDS : cfg->post_layernorm ? TX_NORM_SUM : TX_NORM_NOTHING;
     t->embedding_norm = norm_of(cfg);
     if (t->normed == TX_NORM_WORDS)
@@ -545,6 +546,7 @@ tx_status tx_transformer_declare(tx_transformer *t, const tx_grid *grid, const t
     if (!last->post) return TX_OK;
     t->unit.norm = ps->n_units;
     TX_TRY(tx_params_begin_unit(ps, TX_UNIT_LAYER, m->n_chunks - 1));
+    ps->unit[t->unit.norm].apart = t->puts_off;
     return tx_params_declare(ps, "", norm_params, 2, t, dims);
 }
 

@@ -1,6 +1,8 @@
 /* attention.c - forward and backward of self-attention over a fused q,k,v projection. */
 #include "nn/attention.h"
 
+#include "nn/wgrad_store.h"
+
 #define QKV    "self_attention.query_key_value"
 #define CORE   "self_attention.core_attention"
 #define DENSE  "self_attention.dense"
@@ -188,6 +190,7 @@ tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_atte
     tx_tensor d_o = tx_push3(&c->acts, x.dtype, s, b, a->o.dim[2]),
               dqkv = tx_push3(&c->acts, x.dtype, s, b, a->qkv.dim[2]);
     parts p = cut(w, a->qkv), d = cut(w, dqkv);
+    tx_tensor dsink;
 
     /* 4  do = dy W_proj */
     tx_at_part(c, DENSE);
@@ -195,10 +198,11 @@ tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_atte
     TX_TRY(tx_lora_bwd(c, w->proj_lora, tx_as_rows(d_o), tx_as_rows(k->dy), tx_as_rows(a->o), k->dropout));
     /* 3  dq, dk, dv, side by side as the forward's fused tensor */
     tx_at_part(c, CORE);
+    TX_TRY(tx_wgrad_vector(c, &w->sink, &dsink));
     TX_RUN(c, attention_bwd, .dq = d.q, .dk = d.k, .dv = d.v, .do_ = all_heads(w, d_o), .o = all_heads(w, a->o),
            .lse = a->lse, .q = p.q, .k = p.k, .v = p.v, .scale = w->scale, .causal = w->causal,
            .mask = attention_mask(w, k->dropout), .first_key = k->seen.first, .n_keys = k->seen.n, .alibi = biases(w),
-           .kind = kind_of(w), .dsink = w->sink.frozen ? (tx_tensor){ 0 } : w->sink.grad);
+           .kind = kind_of(w), .dsink = dsink);
     /* 2  dq, dk turned back, and those of what was normalised; do is needed no more */
     TX_TRY(turn(c, w, d.qk, (tx_past){ .n = { 0 } }, k->position, true));
     TX_TRY(norm_parts_bwd(c, w, a, d, d_o));

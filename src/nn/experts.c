@@ -1,6 +1,7 @@
 /* experts.c - each expert's half on its rows: products of all experts at a time. */
 #include "nn/experts.h"
 
+#include "nn/wgrad_store.h"
 #include "parallel/grid.h"
 
 /* The same member of each expert, `first` being the first one's; absent if that has no data. */
@@ -19,11 +20,12 @@ static tx_status linear_fwd(tx_ctx *c, const tx_linear *l, tx_tensor count, tx_t
 }
 
 /* dW += dyᵀ x,  db += Σ dy,  dx = dy W */
-static tx_status linear_bwd(tx_ctx *c, const tx_linear *l, tx_tensor count, tx_tensor dx, tx_tensor dy, tx_tensor x)
+static tx_status linear_bwd(tx_ctx *c, const tx_linear *l, const tx_experts_saved *a, tx_tensor dx, tx_tensor dy,
+                            tx_tensor x)
 {
-    TX_RUN(c, grouped_dw, .dw = each(&l->w.grad), .dbias = l->b.value.data ? each(&l->b.grad) : (tx_tensors){ 0 },
-           .dy = dy, .x = x, .count = count, .accumulate = !l->w.fresh);
-    TX_RUN(c, grouped_gemm, .c = dx, .a = dy, .b = each(&l->w.value), .count = count);
+    const tx_wgrad_experts all = { &l->w, &l->b, a->count, sizeof(tx_mlp), a->room };
+    TX_TRY(tx_wgrad_grouped(c, &all, dy, x));
+    TX_RUN(c, grouped_gemm, .c = dx, .a = dy, .b = each(&l->w.value), .count = a->count);
     return TX_OK;
 }
 
@@ -62,11 +64,11 @@ tx_status tx_experts_bwd(tx_ctx *c, const tx_experts *w, const tx_experts_saved 
         again.g = push_rows(c, saved, x, a->g.dim[1]);
         if (a->u.dim[0]) TX_TRY(tx__mlp_activation_fwd(c, m, &again));
     }
-    TX_TRY(linear_bwd(c, &m->to_h, saved->count, dg, dy, again.g));
+    TX_TRY(linear_bwd(c, &m->to_h, saved, dg, dy, again.g));
     tx_arena_pop(&c->acts, g_mark);
     tx_tensor du = m->gated ? push_rows(c, saved, x, a->u.dim[1]) : dg;
     if (a->u.dim[0]) TX_TRY(tx__mlp_activation_bwd(c, m, a, du, dg));
-    TX_TRY(linear_bwd(c, &m->h_to_4h, saved->count, dx, du, x));
+    TX_TRY(linear_bwd(c, &m->h_to_4h, saved, dx, du, x));
     tx_arena_pop(&c->acts, mark);
     return TX_OK;
 }

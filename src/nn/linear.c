@@ -1,6 +1,7 @@
 /* linear.c - forward and backward of y = x Wᵀ + b. */
 #include "nn/linear.h"
 
+#include "nn/wgrad_store.h"
 #include "parallel/grid.h"
 
 tx_status tx_linear_fwd(tx_ctx *c, const tx_linear *l, tx_tensor y, tx_tensor x)
@@ -13,8 +14,7 @@ tx_status tx_linear_fwd(tx_ctx *c, const tx_linear *l, tx_tensor y, tx_tensor x)
 tx_status tx_linear_bwd(tx_ctx *c, const tx_linear *l, tx_tensor dx, tx_tensor dy, tx_tensor x)
 {
     /* dW += dyᵀ x,  db += Σ dy,  dx = dy W */
-    if (!l->w.frozen) TX_RUN(c, gemm, .c = l->w.grad, .a = dy, .b = x, .trans_a = true, .accumulate = !l->w.fresh);
-    if (l->b.value.data && !l->b.frozen) TX_RUN(c, col_sum, .y = l->b.grad, .x = dy);
+    TX_TRY(tx_wgrad_linear(c, &l->w, &l->b, dy, x));
     TX_RUN(c, gemm, .c = dx, .a = dy, .b = l->w.value);
     return TX_OK;
 }

@@ -19,7 +19,7 @@ typedef struct tx_linear {
 tx_status tx_linear_fwd(tx_ctx *c, const tx_linear *l, tx_tensor y, tx_tensor x);
 
 /* @dx [rows, in], written   @dy [rows, out]   @x as in forward.  Accumulates dW, db, but of
- * frozen ones. */
+ * frozen ones; or puts that off (nn/wgrad_store.h). */
 tx_status tx_linear_bwd(tx_ctx *c, const tx_linear *l, tx_tensor dx, tx_tensor dy, tx_tensor x);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "nn/wgrad_store.h"
 #include "parallel/grid.h"
 
 /* clang-format off */
@@ -156,11 +157,11 @@ static tx_status add_to_bwd(tx_ctx *c, const tx_lora *l, tx_tensor dx, tx_tensor
     TX_TRY(read(c, l, &k, x, key)); /* 1 */
     tx_tensor dz = tx_push2(&c->scratch, x.dtype, k.z.dim[0], k.z.dim[1]);
     /* 2  dB += dyᵀ z,  dz = scale dy B */
-    TX_RUN(c, gemm, .c = l->b.grad, .a = d, .b = k.z, .trans_a = true, .accumulate = !l->b.fresh);
+    TX_TRY(tx_wgrad_linear(c, &l->b, NULL, d, k.z));
     TX_RUN(c, gemm, .c = dz, .a = d, .b = l->b.value);
     TX_RUN(c, blend, .y = dz, .x = dz, .alpha = l->scale);
     /* 1  dA += dzᵀ drop(x),  dx += drop'(dz A) */
-    TX_RUN(c, gemm, .c = l->a.grad, .a = dz, .b = k.x, .trans_a = true, .accumulate = !l->a.fresh);
+    TX_TRY(tx_wgrad_linear(c, &l->a, NULL, dz, k.x));
     if (!k.mask.drop) {
         TX_RUN(c, gemm, .c = dx, .a = dz, .b = l->a.value, .accumulate = true);
         return TX_OK;

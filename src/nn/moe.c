@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "nn/wgrad_store.h"
 #include "parallel/grid.h"
 
 #define ROUTER      "mlp.router"
@@ -208,8 +209,7 @@ static tx_status gate_bwd(tx_ctx *c, const tx_gate *g, const tx_gate_saved *a, t
         d = tx_push2(&c->acts, x.dtype, rows, choices);
         TX_RUN(c, cast, .y = d, .x = wide);
     }
-    TX_RUN(c, gemm, .c = g->w.w.grad, .a = d, .b = x, .trans_a = true, .accumulate = !g->w.w.fresh);
-    if (g->w.b.value.data) TX_RUN(c, col_sum, .y = g->w.b.grad, .x = d);
+    TX_TRY(tx_wgrad_linear(c, &g->w.w, &g->w.b, d, x));
     if (!tx_grid_rank(grid, TX_AXIS_TENSOR)) TX_RUN(c, gemm, .c = dx, .a = d, .b = g->w.w.value, .accumulate = true);
     tx_arena_pop(&c->acts, mark);
     return TX_OK;

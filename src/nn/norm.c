@@ -1,6 +1,7 @@
 /* norm.c - forward and backward of a normalisation. */
 #include "nn/norm.h"
 
+#include "nn/wgrad_store.h"
 #include "parallel/grid.h"
 
 /* gamma, or of its dtype, as upstream has it, 1 + gamma. gamma may have moved between forward and backward. */
@@ -68,8 +69,7 @@ tx_status tx_norm_fwd(tx_ctx *c, const tx_norm *w, tx_norm_saved *a, tx_tensor y
 /* Where the gradient of a vector goes: of a frozen one to room that nobody reads. */
 static tx_status gradient_of(tx_ctx *c, const tx_weight *w, tx_tensor *out)
 {
-    *out = w->grad;
-    if (!w->frozen) return TX_OK;
+    if (!w->frozen) return tx_wgrad_vector(c, w, out);
     *out = tx_push1(&c->scratch, tx_wide(w->value.dtype), w->value.dim[0]);
     TX_RUN(c, fill, .x = *out);
     return TX_OK;

@@ -74,6 +74,7 @@ typedef struct tx_unit {
     tx_unit_kind kind;
     int chunk; /* of the pipeline stage */
     int first, end;
+    bool apart; /* of its chunk: its gradients are not complete when those of the other layers are */
 } tx_unit;
 
 typedef struct tx_param {
@@ -198,6 +199,7 @@ typedef struct tx_unit_hooks {
     tx_status (*pre_backward)(void *user, int unit);        /* gradients will be contributed */
     tx_status (*post_backward)(void *user, int unit,
                                bool last); /* this micro-batch contributes no more; last: none does */
+    bool each_time;                        /* gradients have memory between pre_backward and post_backward alone */
     void *user;
 } tx_unit_hooks;
 

@@ -343,27 +343,63 @@ static tx_status forward(tx_ctx *c, const job *j, int i, int next, bool holds)
     return k.train ? end_grads(j, i, TX_COMPLETE_FWD) : TX_OK;
 }
 
+static void note_contributed(const job *j, int i)
+{
+    for (int u = 0; u < j->s->layer[i].n_units; u++) {
+        const tx_unit *rows = &j->s->params->unit[units_of(j, i)[u].unit];
+        if (units_of(j, i)[u].does & TX_GRADS_BWD) tx_params_contributed(j->s->params, rows->first, rows->end);
+    }
+}
+
+/* The layer's backward, which leaves gradients of weights to the store. */
+static tx_status input_part(tx_ctx *c, const job *j, int i, const tx_stack_call *k)
+{
+    c->wgrads = j->p->wgrads;
+    c->wgrads->vectors = j->p->units && j->p->units->each_time;
+    tx_status st = tx_wgrad_store_layer(c, i);
+    if (!st) st = k->layer->kind->bwd(c, k);
+    c->wgrads = NULL;
+    return st;
+}
+
+/* What that put off.   @n which layer of the store */
+static tx_status weights_part(tx_ctx *c, const job *j, int n)
+{
+    const tx_wgrad_store *store = j->p->wgrads;
+    int i = store->layer[n].layer;
+    bool none = store->layer[n].end == (n ? store->layer[n - 1].end : 0);
+    TX_TRY(begin_grads(j, i, TX_GRADS_BWD));
+    for (int u = 0; none && u < j->s->layer[i].n_units; u++) {
+        const tx_unit *rows = &j->s->params->unit[units_of(j, i)[u].unit];
+        TX_TRY(tx_params_nothing(c, j->s->params, rows->first, rows->end));
+    }
+    TX_TRY(tx_wgrad_store_add(c, store, n));
+    note_contributed(j, i);
+    return end_grads(j, i, TX_COMPLETE_BWD);
+}
+
 /* used: its units are, since forward. */
 static tx_status backward(tx_ctx *c, const job *j, int i, tx_tensor dy, tx_tensor dx, bool used)
 {
     const tx_stack_layer *l = &j->s->layer[i];
     tx_stack_call k = call_of(j, i);
+    bool divided = j->p->wgrads && l->kind->divides;
     k.dy = dy;
     k.dx = dx;
     if (j->stream && dy.data != j->a->d[0].data) k.spare = j->a->d[0];
     note_layer(c, l);
     if (!used) TX_TRY(gather_units(j, i, TX_GATHER_BWD, next_backward(j, i)));
-    TX_TRY(begin_grads(j, i, TX_GRADS_BWD));
+    if (!divided) TX_TRY(begin_grads(j, i, TX_GRADS_BWD));
     bool top = tx_ctx_begin_top(c);
-    if (l->kind->fwd && l->kind->bwd) TX_TRY(l->kind->bwd(c, &k));
+    if (divided)
+        TX_TRY(input_part(c, j, i, &k));
+    else if (l->kind->fwd && l->kind->bwd)
+        TX_TRY(l->kind->bwd(c, &k));
     tx_ctx_end_top(c, top);
     tx_arena_pop(&c->acts, record_of(j, i)->mark);
-    for (int u = 0; u < l->n_units; u++) {
-        const tx_unit *rows = &j->s->params->unit[units_of(j, i)[u].unit];
-        if (units_of(j, i)[u].does & TX_GRADS_BWD) tx_params_contributed(j->s->params, rows->first, rows->end);
-    }
+    if (!divided) note_contributed(j, i);
     TX_TRY(release_units(j, i, true));
-    return end_grads(j, i, TX_COMPLETE_BWD);
+    return divided ? TX_OK : end_grads(j, i, TX_COMPLETE_BWD);
 }
 
 /* ---- forward ---- */
@@ -608,6 +644,17 @@ tx_status tx_stack_bwd(tx_ctx *c, tx_stack *s, tx_stack_pass *p)
     tx_arena_pop(&c->acts, a->mark);
     tx_arena_pop(&c->host, a->host_mark);
     tx_arena_pop(&c->scratch, scratch);
+    return TX_OK;
+}
+
+tx_status tx_stack_weights(tx_ctx *c, tx_stack *s, const tx_stack_pass *p)
+{
+    tx_stack_pass pass = *p;
+    const job j = job_of(s, &pass);
+    tx_at_backward(c, true);
+    for (int n = 0; n < p->wgrads->n_layers; n++) TX_TRY(weights_part(c, &j, n));
+    tx_at_backward(c, false);
+    tx_wgrad_store_clear(p->wgrads);
     return TX_OK;
 }
 

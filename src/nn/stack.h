@@ -12,6 +12,8 @@
  *                      (nn/kept_input.h)
  *      memory          outputs and gradients between layers, and the marks of the activation stack
  *      units           which parameters are used, and when (tx_unit_hooks): ZeRO gathers and releases by it
+ *      a divided       gradients of weights may be put off (nn/wgrad_store.h), and their hooks with them
+ *        backward
  *
  *  Two kinds of lists. With `stream` all that goes between the layers of the body has one shape, the residual stream's,
  * and backward writes the gradient of a layer's input over that of its output. Without, each output has its own shape
@@ -29,6 +31,7 @@
 
 #include "config/config.h"
 #include "nn/param.h"
+#include "nn/wgrad_store.h"
 
 enum { TX_MAX_CHUNKS = 64 };
 
@@ -64,6 +67,7 @@ typedef struct tx_layer_kind {
     tx_tensor (*output)(tx_ctx *c, const tx_stack_call *k);
     tx_stack_fn *fwd; /* pushes what backward needs; NULL: the layer's output is its input, and only its units count */
     tx_stack_fn *bwd; /* NULL (after the body): forward with `train` also does the backward; it writes dx */
+    bool divides;     /* of the body: gradients of its weights are made by nn/wgrad_store.h alone, so may be put off */
 } tx_layer_kind;
 
 /* What happens to a unit of parameters around a layer (tx_unit_hooks): first all are gathered, then their gradients
@@ -133,6 +137,7 @@ typedef struct tx_stack_pass {
     bool loss_again; /* backward: what the chunk's last layer read in forward has changed, so that runs again */
     const tx_recompute *recompute;
     const tx_unit_hooks *units; /* or NULL */
+    tx_wgrad_store *wgrads;     /* backward: for tx_stack_weights; NULL: nothing is put off */
     tx_dtype dtype;             /* of parameters and activations */
     const void *batch;          /* for the layers' functions */
     tx_tensor x;                /* input of a chunk that is not the first; decode: also absent in the first */
@@ -153,6 +158,10 @@ tx_status tx_stack_fwd(tx_ctx *c, tx_stack *s, tx_stack_pass *p);
 
 /* From the gradients of the last layer's forward, or that of y in p->d, to all parameters' and that of x in p->d. */
 tx_status tx_stack_bwd(tx_ctx *c, tx_stack *s, tx_stack_pass *p);
+
+/* The rest of a backward with p->wgrads: gradients of the parameters of layers that divide theirs. Of the pass chunk,
+ * last, units and wgrads are read. */
+tx_status tx_stack_weights(tx_ctx *c, tx_stack *s, const tx_stack_pass *p);
 
 /* The only chunk of a stack with `stream`, up to the end of its body, without hooks and for no backward. Uses slot 0.
  */

@@ -9,6 +9,9 @@
  *                          stage 0  F0   F1 B0  F2 B1  B2
  *                          stage 1  F0 B0  F1 B1 ...            (its step k is of round k)
  *
+ *  With ZB-H1 step k of stage i is also the weights' part of unit k - i, if it has come so far. Nobody waits for it but
+ * its own stage.
+ *
  *  If these numbers are those of q rounds ago plus the same time for all, and rounds in between are all of the same
  * kind, every further q rounds take that time as well: sums and maxima know nothing of an absolute time. */
 #include <math.h>
@@ -32,8 +35,9 @@ typedef struct rounds {
 
 tx_status tx_pp_check_times(const tx_pp_shape *s, const tx_pp_times *t)
 {
-    const double *all[] = { t->fwd, t->bwd, t->bwd_last, t->message[FWD], t->message[BWD] };
+    const double *all[] = { t->fwd, t->bwd, t->bwd_last, t->message[FWD], t->message[BWD], t->wgt, t->wgt_last };
     TX_TRY(tx_pp_check_shape(s));
+    TX_ASSERT(t->wgt || s->kind != TX_PP_ZBH1);
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         for (int v = 0; all[k] && v < s->p * s->n_chunks; v++)
             if (!(all[k][v] >= 0 && isfinite(all[k][v])))
@@ -71,6 +75,12 @@ static void backward(rounds *f, int i, int unit)
     f->now[BWD][i] = f->end[i];
 }
 
+static void weights(rounds *f, int i, int unit)
+{
+    const double *cost = unit == f->total - 1 && f->t->wgt_last ? f->t->wgt_last : f->t->wgt;
+    f->end[i] += cost[i];
+}
+
 static void do_round(rounds *f, int r)
 {
     int p = f->s->p, n_chunks = f->s->n_chunks;
@@ -83,6 +93,7 @@ static void do_round(rounds *f, int r)
         int after = p - 1 - i, k = r - after, unit = k + (n_chunks > 1 ? 2 * after + (n_chunks - 1) * p : after);
         if (unit >= 0 && unit < f->total) forward(f, i, unit);
         if (k >= 0 && k < f->total) backward(f, i, k);
+        if (f->s->kind == TX_PP_ZBH1 && k >= i) weights(f, i, k - i);
     }
 }
 
@@ -195,7 +206,8 @@ tx_status tx_pp_makespan(const tx_pp_shape *shape, const tx_pp_times *times, dou
     tx_status st;
     TX_GOTO(tx_pp_check_times(shape, times));
     TX_GOTO(tx_alloc(&own, (size_t)shape->p, sizeof *own, "the time of a pipeline"));
-    TX_GOTO(shape->kind == TX_PP_1F1B ? run_1f1b(shape, times, own) : run_forward(shape, times, own));
+    TX_GOTO(shape->kind == TX_PP_1F1B || shape->kind == TX_PP_ZBH1 ? run_1f1b(shape, times, own)
+                                                                   : run_forward(shape, times, own));
     if (shape->kind == TX_PP_GPIPE) run_backward(shape, times, own);
     for (int i = 0; i < shape->p; i++) {
         longest = fmax(longest, own[i]);

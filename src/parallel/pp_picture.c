@@ -17,6 +17,11 @@ static tx_status fill(tx_str *out, const char *with, int n)
     return TX_OK;
 }
 
+char tx_pp_letter(const tx_pp_span *b)
+{
+    return b->op == TX_PP_FWD ? 'F' : b->op == TX_PP_BWD ? 'B' : 'W';
+}
+
 /* What takes several units is drawn out: B3----. */
 static tx_status draw_stage(const tx_pp_timeline *t, int at, tx_str *out)
 {
@@ -29,7 +34,7 @@ static tx_status draw_stage(const tx_pp_timeline *t, int at, tx_str *out)
         for (bool begun = now > 0; now < (int)b->start; now++)
             TX_TRY(tx_str_printf(out, "%-*s", column, begun ? ".." : ""));
         size_t from = out->len;
-        TX_TRY(tx_str_printf(out, "%c%d", b->backward ? 'B' : 'F', b->micro));
+        TX_TRY(tx_str_printf(out, "%c%d", tx_pp_letter(b), b->micro));
         if (t->n_chunks > 1) TX_TRY(tx_str_printf(out, ".%d", b->chunk));
         TX_TRY(fill(out, cost > 1 ? "-" : " ", column * cost - 1 - (int)(out->len - from)));
         TX_TRY(tx_str_puts(out, " "));
@@ -55,7 +60,7 @@ static bool measure_forwards(const tx_pp_timeline *t, double *least, double *mea
     for (int i = 0; i < t->p; i++)
         for (int k = 0; k < t->stage[i].n; k++) {
             const tx_pp_span *b = &t->stage[i].span[k];
-            if (b->backward || b->end <= b->start) continue;
+            if (b->op != TX_PP_FWD || b->end <= b->start) continue;
             *least = fmin(*least, b->end - b->start);
             sum += b->end - b->start;
             n++;
@@ -151,7 +156,7 @@ static void label_of(const canvas *c, const tx_pp_span *b, long n, char *label)
 {
     const tx_pp_timeline *t = c->d->t;
     if ((double)n > (b->end - b->start) * c->cut.scale + 0.5) n--; /* wider than others of its time by rounding alone */
-    int plain = snprintf(label, LABEL, "%c%d", b->backward ? 'B' : 'F', b->micro), all = plain;
+    int plain = snprintf(label, LABEL, "%c%d", tx_pp_letter(b), b->micro), all = plain;
     if (t->n_chunks > 1) all += snprintf(label + plain, (size_t)(LABEL - plain), ".%d", b->chunk);
     label[all <= n ? all : plain <= n ? plain : 1] = 0;
 }

@@ -35,6 +35,9 @@ typedef struct tx_pp_cut {
 
 tx_pp_cut tx_pp_cut_of(const tx_pp_drawing *d, const tx_pp_room *room);
 
+/* 'F', 'B', 'W' */
+char tx_pp_letter(const tx_pp_span *b);
+
 /* Until when there is something to draw. */
 double tx_pp_end_of(const tx_pp_drawing *d);
 

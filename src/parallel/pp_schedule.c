@@ -6,8 +6,9 @@
 
 #include "base/alloc.h"
 
-const char *const tx_pp_op_names[TX_PP_SEND_BWD + 1] = { "receive the input",    "forward",  "send the output",
-                                                         "receive the gradient", "backward", "send the gradient" };
+const char *const tx_pp_op_names[TX_PP_WGT + 1] = { "receive the input",    "forward",  "send the output",
+                                                    "receive the gradient", "backward", "send the gradient",
+                                                    "weights' gradients" };
 
 /* ---------------------------------------------------------------- instruction lists */
 
@@ -60,12 +61,13 @@ static int take_slot(builder *b)
 static void put(builder *b, tx_pp_op op, unit u, int peer)
 {
     int p = b->s->p;
+    tx_pp_op adds = b->s->kind == TX_PP_ZBH1 ? TX_PP_WGT : TX_PP_BWD;
     b->list->instr[b->list->n++] = (tx_pp_instr){ .op = op,
                                                   .micro = u.micro,
                                                   .chunk = u.chunk,
                                                   .slot = *slot_of(b, u),
                                                   .peer = (peer + p) % p,
-                                                  .last_of_chunk = op == TX_PP_BWD && u.micro == b->s->m - 1 };
+                                                  .last_of_chunk = op == adds && u.micro == b->s->m - 1 };
 }
 
 static void put_forward(builder *b, int k)
@@ -86,6 +88,13 @@ static void put_backward(builder *b, int k)
     if (at < last) put(b, TX_PP_RECV_BWD, u, b->stage + 1);
     put(b, TX_PP_BWD, u, b->stage);
     if (at > 0) put(b, TX_PP_SEND_BWD, u, b->stage - 1);
+    if (b->s->kind != TX_PP_ZBH1) b->used[*slot_of(b, u)] = false;
+}
+
+static void put_weights(builder *b, int k)
+{
+    unit u = backward_unit(b->s, k);
+    put(b, TX_PP_WGT, u, b->stage);
     b->used[*slot_of(b, u)] = false;
 }
 
@@ -94,7 +103,7 @@ static void put_backward(builder *b, int k)
 static int n_ahead(const tx_pp_shape *s, int stage, int total)
 {
     int n = s->p - 1 - stage;
-    if (s->kind != TX_PP_1F1B) return total;
+    if (s->kind != TX_PP_1F1B && s->kind != TX_PP_ZBH1) return total;
     if (s->n_chunks > 1) n = 2 * n + (s->n_chunks - 1) * s->p;
     return n < total ? n : total;
 }
@@ -102,13 +111,26 @@ static int n_ahead(const tx_pp_shape *s, int stage, int total)
 static void put_all(builder *b)
 {
     const tx_pp_shape *s = b->s;
-    int total = s->m * s->n_chunks, ahead = n_ahead(s, b->stage, total);
+    int total = s->m * s->n_chunks, ahead = n_ahead(s, b->stage, total), late = s->kind == TX_PP_ZBH1 ? b->stage : 0;
     for (int k = 0; k < ahead; k++) put_forward(b, k);
     if (s->kind == TX_PP_FORWARD) return;
-    for (int k = 0; k < total; k++) {
+    for (int k = 0; k < total + late; k++) {
         if (ahead + k < total) put_forward(b, ahead + k);
-        put_backward(b, k);
+        if (k < total) put_backward(b, k);
+        if (s->kind == TX_PP_ZBH1 && k >= late) put_weights(b, k - late);
     }
+}
+
+tx_pp_kind tx_pp_training_kind(const tx_config *cfg)
+{
+    if (cfg->enable_zbh1_pipeline) return TX_PP_ZBH1;
+    return cfg->pipeline_schedule == TX_PIPELINE_GPIPE ? TX_PP_GPIPE : TX_PP_1F1B;
+}
+
+/* At most: of a unit. */
+static int n_instr(const tx_pp_shape *s)
+{
+    return s->kind == TX_PP_ZBH1 ? 7 : 6;
 }
 
 tx_status tx_pp_check_shape(const tx_pp_shape *s)
@@ -116,14 +138,15 @@ tx_status tx_pp_check_shape(const tx_pp_shape *s)
     if (s->p < 1 || s->m < 1 || s->n_chunks < 1)
         return TX_FAIL(TX_ERR_ARG, "a pipeline of %d stages with %d chunks each, and %d micro-batches", s->p,
                        s->n_chunks, s->m);
-    if (s->n_chunks > 1 && s->kind == TX_PP_GPIPE)
-        return TX_FAIL(TX_ERR_ARG, "GPipe has one chunk of layers in a stage, not %d", s->n_chunks);
+    if (s->n_chunks > 1 && (s->kind == TX_PP_GPIPE || s->kind == TX_PP_ZBH1))
+        return TX_FAIL(TX_ERR_ARG, "%s has one chunk of layers in a stage, not %d",
+                       s->kind == TX_PP_GPIPE ? "GPipe" : "ZB-H1", s->n_chunks);
     if (s->n_chunks > 1 && (s->p < 2 || s->m % s->p))
         return TX_FAIL(TX_ERR_ARG,
                        "an interleaved pipeline has at least 2 stages and a multiple of them of micro-batches, not %d "
                        "and %d",
                        s->p, s->m);
-    if ((int64_t)s->m * s->n_chunks > INT_MAX / 6 || (int64_t)s->p * s->n_chunks > INT_MAX / 6)
+    if ((int64_t)s->m * s->n_chunks > INT_MAX / n_instr(s) || (int64_t)s->p * s->n_chunks > INT_MAX / n_instr(s))
         return TX_FAIL(TX_ERR_ARG, "%d micro-batches in %d chunks of %d stages are more than can be counted", s->m,
                        s->n_chunks, s->p);
     return TX_OK;
@@ -136,9 +159,9 @@ tx_status tx_pp_schedule(tx_pp_list *out, const tx_pp_shape *shape, int stage)
     tx_status st;
     TX_TRY(tx_pp_check_shape(shape));
     TX_ASSERT(stage >= 0 && stage < shape->p);
-    size_t n_units = (size_t)shape->m * (size_t)shape->n_chunks;
-    TX_GOTO(tx_alloc(&list.instr, 6 * n_units, sizeof *list.instr, "a pipeline's schedule"));
-    list.cap = (int)(6 * n_units);
+    size_t n_units = (size_t)shape->m * (size_t)shape->n_chunks, cap = (size_t)n_instr(shape) * n_units;
+    TX_GOTO(tx_alloc(&list.instr, cap, sizeof *list.instr, "a pipeline's schedule"));
+    list.cap = (int)cap;
     TX_GOTO(tx_alloc(&b.slot_of, n_units, sizeof *b.slot_of, "a pipeline's schedule"));
     TX_GOTO(tx_alloc(&b.used, n_units, sizeof *b.used, "a pipeline's schedule"));
     put_all(&b);
@@ -157,9 +180,12 @@ void tx_pp_list_free(tx_pp_list *l)
     *l = (tx_pp_list){ 0 };
 }
 
-double tx_pp_bubble(const tx_pp_shape *shape)
+double tx_pp_bubble(const tx_pp_shape *shape, tx_pp_units units)
 {
-    return (double)(shape->p - 1) / ((double)shape->n_chunks * (double)shape->m);
+    double stages = shape->p - 1, f = units.fwd, b = units.bwd, w = units.wgt;
+    double ideal = (double)shape->n_chunks * (double)shape->m;
+    if (shape->kind != TX_PP_ZBH1) return stages / ideal;
+    return (stages * (f + b) - fmin(stages, shape->m - 1) * w) / (ideal * (f + b + w));
 }
 
 /* ---------------------------------------------------------------- which layers a chunk has */

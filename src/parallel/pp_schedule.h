@@ -9,8 +9,20 @@
  *
  *  A stage holds n_chunks model chunks; chunk c of stage i is virtual stage c p + i, so with more than one chunk a
  *  micro-batch goes around the ranks n_chunks times ("interleaved"; then m is a multiple of p).
+ *
+ *  ZB-H1 divides a backward in two: B, the gradient of the input, which the stage before waits for, and W, those of the
+ *  weights, which nobody waits for. Stage i is i micro-batches late with W, so it has work when there are no forwards
+ *  left, and every stage holds as many activations as the first one does in 1F1B:
+ *
+ *      stage 0   F0 F1 F2 F3 .. .. .. B0 W0 F4 B1 W1 F5 B2 W2 B3 W3 B4 W4 B5 W5
+ *      stage 1      F0 F1 F2 .. .. B0 F3 B1 W0 F4 B2 W1 F5 B3 W2 B4 W3 B5 W4 W5
+ *      stage 2         F0 F1 .. B0 F2 B1 F3 B2 W0 F4 B3 W1 F5 B4 W2 B5 W3 W4 W5
+ *      stage 3            F0 B0 F1 B1 F2 B2 F3 B3 W0 F4 B4 W1 F5 B5 W2 W3 W4 W5
+ *
  *  GPipe: arXiv:1811.06965; 1F1B: PipeDream-Flush, arXiv:2006.09503; interleaved: Megatron-LM, arXiv:2104.04473 §2.2,
- *  megatron/core/pipeline_parallel/schedules.py. */
+ *  megatron/core/pipeline_parallel/schedules.py; ZB-H1: arXiv:2401.10241 §2.3. Megatron-DeepSpeed's ZB-H1
+ *  (megatron/core/pipeline_parallel/deepspeed_zbh1_schedule.py) does the first i W of stage i last of all, where here
+ *  they go in the order of micro-batches, as sums of gradients do in 1F1B. */
 #ifndef TX_PARALLEL_PP_SCHEDULE_H
 #define TX_PARALLEL_PP_SCHEDULE_H
 
@@ -19,10 +31,12 @@
 
 #include "base/status.h"
 #include "base/str.h"
+#include "config/config.h"
 
 typedef enum tx_pp_kind {
     TX_PP_1F1B,   /* interleaved when n_chunks > 1 */
     TX_PP_GPIPE,  /* all forwards, then all backwards; n_chunks is 1 */
+    TX_PP_ZBH1,   /* 1F1B with a divided backward; n_chunks is 1 */
     TX_PP_FORWARD /* no backward: evaluation */
 } tx_pp_kind;
 
@@ -36,19 +50,20 @@ typedef enum tx_pp_op {
     TX_PP_FWD,
     TX_PP_SEND_FWD, /* its output, to the virtual stage after it; does not wait for the receiver */
     TX_PP_RECV_BWD, /* the gradient of its output; waits */
-    TX_PP_BWD,
-    TX_PP_SEND_BWD /* the gradient of its input; does not wait */
+    TX_PP_BWD,      /* with ZB-H1 the gradient of the input alone */
+    TX_PP_SEND_BWD, /* the gradient of its input; does not wait */
+    TX_PP_WGT       /* ZB-H1: the gradients of the weights */
 } tx_pp_op;
 
-extern const char *const tx_pp_op_names[TX_PP_SEND_BWD + 1]; /* "receive the input" */
+extern const char *const tx_pp_op_names[TX_PP_WGT + 1]; /* "receive the input" */
 
 typedef struct tx_pp_instr {
     tx_pp_op op;
     int micro, chunk;
-    int slot; /* where the activations of (micro, chunk) lie: 0 .. tx_pp_slots - 1, free again after its BWD (after its
-                 FWD when there is no backward) */
+    int slot; /* where the activations of (micro, chunk) lie: 0 .. n_slots - 1, free again after its BWD (after its WGT
+                 with ZB-H1, after its FWD when there is no backward) */
     int peer; /* stage that a SEND goes to or a RECV comes from */
-    bool last_of_chunk; /* BWD: no later one adds to the gradients of this chunk */
+    bool last_of_chunk; /* BWD, with ZB-H1 WGT: no later one adds to the gradients of this chunk */
 } tx_pp_instr;
 
 typedef struct tx_pp_list {
@@ -57,7 +72,10 @@ typedef struct tx_pp_list {
     int n_slots; /* activations that are held at the same time, at most */
 } tx_pp_list;
 
-/* TX_ERR_ARG: p is 1 or m no multiple of p with n_chunks > 1; GPipe with chunks; none of something. */
+/* The schedule of training that the options name. */
+tx_pp_kind tx_pp_training_kind(const tx_config *cfg);
+
+/* TX_ERR_ARG: p is 1 or m no multiple of p with n_chunks > 1; GPipe or ZB-H1 with chunks; none of something. */
 tx_status tx_pp_check_shape(const tx_pp_shape *shape);
 
 /* The first virtual stage receives and the last one sends nothing forward, and so on. In each chunk micro-batches come
@@ -66,21 +84,30 @@ tx_status tx_pp_check_shape(const tx_pp_shape *shape);
 tx_status tx_pp_schedule(tx_pp_list *out, const tx_pp_shape *shape, int stage);
 void tx_pp_list_free(tx_pp_list *l); /* a zeroed one is fine */
 
+/* Units of time that a micro-batch takes in a virtual stage. */
+typedef struct tx_pp_units {
+    int fwd, bwd;
+    int wgt;      /* WGT, with ZB-H1 */
+    int outgoing; /* messages in one direction that a stage has sent and nobody taken, at most: another SEND waits; 0:
+                     any number */
+} tx_pp_units;
+
 /* Runs all stages' lists together: an instruction starts when the one before it in its stage has ended and, for a RECV,
- * when the message is there. FWD takes fwd time units, BWD bwd, messages none. TX_ERR_STATE: they wait for each other,
- * or a message is sent that nobody takes, or taken in a slot that is in use, or anything else that this header says is
- * not so: what, and where.
+ * when the message is there. FWD, BWD and WGT take `units`, messages none. TX_ERR_STATE: they wait for each other, or a
+ * message is sent that nobody takes, or taken in a slot that is in use, or anything else that this header says is not
+ * so: what, and where.
  * @makespan time of the whole; NULL allowed   @picture one line a stage as above, appended, with F3.1 for chunk 1 where
  * there are several, and B3--- for what takes more than one unit; NULL allowed */
-tx_status tx_pp_simulate(const tx_pp_shape *shape, int fwd, int bwd, int *makespan, tx_str *picture);
+tx_status tx_pp_simulate(const tx_pp_shape *shape, tx_pp_units units, int *makespan, tx_str *picture);
 
 /* The same of the caller's own lists, one a stage. */
-tx_status tx_pp_simulate_lists(const tx_pp_shape *shape, const tx_pp_list *lists, int fwd, int bwd, int *makespan,
+tx_status tx_pp_simulate_lists(const tx_pp_shape *shape, const tx_pp_list *lists, tx_pp_units units, int *makespan,
                                tx_str *picture);
 
-/* The part of the time in which a stage has nothing to do: (p - 1) / (n_chunks m) of the ideal time (arXiv:2104.04473
- * §2.2). */
-double tx_pp_bubble(const tx_pp_shape *shape);
+/* The time in which a stage has nothing to do, by the ideal time: (p - 1) / (n_chunks m) (arXiv:2104.04473 §2.2). With
+ * ZB-H1 and a w no longer than f and b a stage waits (p - 1) (f + b - w) (arXiv:2401.10241 §2.3); of fewer
+ * micro-batches than stages only m - 1 W fill gaps: (p - 1) (f + b) - (m - 1) w. */
+double tx_pp_bubble(const tx_pp_shape *shape, tx_pp_units units);
 
 /* ---- which layers a chunk has ---- */
 

@@ -5,10 +5,11 @@
 /* A micro-batch in a virtual stage. */
 typedef struct unit {
     double arrived[2]; /* when its input, and the gradient of its output, are there; -1: not yet */
-    bool taken[2], done[2], sent[2];
+    double taken_at[2];
+    bool taken[2], done[3], sent[2];
 } unit;
 
-enum { FWD, BWD };
+enum { FWD, BWD, WGT };
 
 typedef struct holder {
     int micro, chunk;
@@ -21,6 +22,8 @@ typedef struct lane {
     double time;     /* when it may begin */
     tx_pp_lane *out; /* what has been computed */
     holder *slot;    /* [list->n_slots] */
+    unit **sent[2];  /* [m n_chunks] whom its messages went to, in order */
+    int n_sent[2];
 } lane;
 
 typedef struct simulation {
@@ -30,7 +33,7 @@ typedef struct simulation {
     unit *unit;    /* [p n_chunks, m] */
     int *sent[2];  /* [p n_chunks] messages that have come, in the order of micro-batches */
     int *taken[2]; /* those that have been taken */
-    int *ended;    /* backwards that have been done */
+    int *ended[3]; /* computations that have been done */
 } simulation;
 
 static int virtual_of(const simulation *f, int stage, const tx_pp_instr *i)
@@ -83,20 +86,35 @@ static tx_status receive(simulation *f, int stage, const tx_pp_instr *i, int d, 
     if (f->taken[d][at]++ != i->micro) return wrong(f, stage, "messages are not taken in the order they were sent");
     u->taken[d] = true;
     if (f->stage[stage].time < u->arrived[d]) f->stage[stage].time = u->arrived[d];
+    u->taken_at[d] = f->stage[stage].time;
     return d == FWD ? hold_slot(f, stage, i) : check_slot(f, stage, i);
 }
 
-static tx_status send(simulation *f, int stage, const tx_pp_instr *i, int d)
+/* Whether there is room for one more message of the stage; it waits until there is. */
+static bool has_room(simulation *f, int stage, int d)
+{
+    lane *s = &f->stage[stage];
+    if (!f->t->outgoing || s->n_sent[d] < f->t->outgoing) return true;
+    const unit *before = s->sent[d][s->n_sent[d] - f->t->outgoing];
+    if (before->taken[d] && s->time < before->taken_at[d]) s->time = before->taken_at[d];
+    return before->taken[d];
+}
+
+static tx_status send(simulation *f, int stage, const tx_pp_instr *i, int d, bool *waits)
 {
     int at = virtual_of(f, stage, i), to = d == FWD ? at + 1 : at - 1;
+    lane *s = &f->stage[stage];
     unit *u = unit_of(f, at, i->micro);
     if (to < 0 || to >= f->s->p * f->s->n_chunks || i->peer != to % f->s->p)
         return wrong(f, stage, "nobody there takes it");
     if (!u->done[d]) return wrong(f, stage, "it is not computed yet");
     if (u->sent[d]) return wrong(f, stage, "it has been sent before");
+    *waits = !has_room(f, stage, d);
+    if (*waits) return TX_OK;
     if (f->sent[d][to]++ != i->micro) return wrong(f, stage, "messages are not sent in the order of micro-batches");
     u->sent[d] = true;
-    unit_of(f, to, i->micro)->arrived[d] = f->stage[stage].time + (f->t->message[d] ? f->t->message[d][at] : 0);
+    s->sent[d][s->n_sent[d]] = unit_of(f, to, i->micro);
+    s->sent[d][s->n_sent[d]++]->arrived[d] = s->time + (f->t->message[d] ? f->t->message[d][at] : 0);
     return TX_OK;
 }
 
@@ -105,12 +123,18 @@ static void spend(simulation *f, int stage, const tx_pp_instr *i, int d)
 {
     int at = virtual_of(f, stage, i);
     lane *s = &f->stage[stage];
-    const double *backward = i->last_of_chunk && f->t->bwd_last ? f->t->bwd_last : f->t->bwd;
-    double cost = d == FWD ? f->t->fwd[at] : backward[at];
-    tx_pp_span span = { s->time, s->time + cost, i->micro, i->chunk, d == BWD };
+    const double *usual[] = { f->t->fwd, f->t->bwd, f->t->wgt }, *last[] = { NULL, f->t->bwd_last, f->t->wgt_last };
+    double cost = (i->micro == f->s->m - 1 && last[d] ? last[d] : usual[d])[at];
+    tx_pp_span span = { s->time, s->time + cost, i->micro, i->chunk, i->op };
     s->out->span[s->out->n++] = span;
     s->out->busy += cost;
     s->time = span.end;
+}
+
+/* What is done last with a micro-batch in a virtual stage. */
+static int last_part(const simulation *f)
+{
+    return f->s->kind == TX_PP_FORWARD ? FWD : f->s->kind == TX_PP_ZBH1 ? WGT : BWD;
 }
 
 static tx_status compute(simulation *f, int stage, const tx_pp_instr *i, int d)
@@ -118,15 +142,17 @@ static tx_status compute(simulation *f, int stage, const tx_pp_instr *i, int d)
     int at = virtual_of(f, stage, i), end = d == FWD ? 0 : f->s->p * f->s->n_chunks - 1;
     unit *u = unit_of(f, at, i->micro);
     if (u->done[d]) return wrong(f, stage, "it has been done before");
+    if (d > last_part(f)) return wrong(f, stage, "this schedule has no such part");
     if (d == BWD && !u->done[FWD]) return wrong(f, stage, "its forward has not been done");
+    if (d == WGT && !u->done[BWD]) return wrong(f, stage, "the gradient of its input has not been computed");
     if (at == end && d == FWD) TX_TRY(hold_slot(f, stage, i));
-    if (at != end && !u->taken[d]) return wrong(f, stage, "what it needs has not been received");
+    if (at != end && d != WGT && !u->taken[d]) return wrong(f, stage, "what it needs has not been received");
+    if (f->ended[d][at]++ != i->micro) return wrong(f, stage, "it is not done in the order of micro-batches");
     TX_TRY(check_slot(f, stage, i));
     u->done[d] = true;
     spend(f, stage, i, d);
-    if (d == BWD || f->s->kind == TX_PP_FORWARD) f->stage[stage].slot[i->slot].held = false;
-    if (d == FWD) return TX_OK;
-    bool last = ++f->ended[at] == f->s->m;
+    bool is_last_part = d == last_part(f), last = is_last_part && d != FWD && f->ended[d][at] == f->s->m;
+    if (is_last_part) f->stage[stage].slot[i->slot].held = false;
     if (last != i->last_of_chunk) return wrong(f, stage, last ? "it is the last of its chunk" : "it is not the last");
     return TX_OK;
 }
@@ -144,13 +170,15 @@ static tx_status take_step(simulation *f, int stage, bool *waits)
     case TX_PP_FWD:
         return compute(f, stage, i, FWD);
     case TX_PP_SEND_FWD:
-        return send(f, stage, i, FWD);
+        return send(f, stage, i, FWD, waits);
     case TX_PP_RECV_BWD:
         return receive(f, stage, i, BWD, waits);
     case TX_PP_BWD:
         return compute(f, stage, i, BWD);
+    case TX_PP_SEND_BWD:
+        return send(f, stage, i, BWD, waits);
     default:
-        return send(f, stage, i, BWD);
+        return compute(f, stage, i, WGT);
     }
 }
 
@@ -184,6 +212,7 @@ static const char *what_is_left(const simulation *f, const unit *u)
     bool backward = f->s->kind != TX_PP_FORWARD;
     if (!u->done[FWD]) return "is not done forward";
     if (u->done[BWD] != backward) return backward ? "is not done backward" : "is done backward";
+    if (f->s->kind == TX_PP_ZBH1 && !u->done[WGT]) return "gives its weights no gradients";
     for (int d = 0; d < 2; d++)
         if (u->arrived[d] >= 0 && !u->taken[d]) return "is sent what nobody takes";
     return NULL;
@@ -206,7 +235,8 @@ static tx_status check_end(const simulation *f)
 static int n_computed(const tx_pp_list *l)
 {
     int n = 0;
-    for (int k = 0; k < l->n; k++) n += l->instr[k].op == TX_PP_FWD || l->instr[k].op == TX_PP_BWD;
+    for (int k = 0; k < l->n; k++)
+        n += l->instr[k].op == TX_PP_FWD || l->instr[k].op == TX_PP_BWD || l->instr[k].op == TX_PP_WGT;
     return n;
 }
 
@@ -220,7 +250,7 @@ static tx_status begin(simulation *f, const tx_pp_list *lists, tx_pp_timeline *o
         TX_TRY(tx_alloc(&f->sent[d], n_virtual, sizeof *f->sent[d], what));
         TX_TRY(tx_alloc(&f->taken[d], n_virtual, sizeof *f->taken[d], what));
     }
-    TX_TRY(tx_alloc(&f->ended, n_virtual, sizeof *f->ended, what));
+    for (int d = 0; d < 3; d++) TX_TRY(tx_alloc(&f->ended[d], n_virtual, sizeof *f->ended[d], what));
     for (size_t i = 0; i < n_virtual * (size_t)f->s->m; i++) f->unit[i].arrived[FWD] = f->unit[i].arrived[BWD] = -1;
     *out = (tx_pp_timeline){ .p = f->s->p, .m = f->s->m, .n_chunks = f->s->n_chunks };
     TX_TRY(tx_alloc(&out->stage, (size_t)out->p, sizeof *out->stage, what));
@@ -228,6 +258,9 @@ static tx_status begin(simulation *f, const tx_pp_list *lists, tx_pp_timeline *o
         f->stage[i].list = &lists[i];
         f->stage[i].out = &out->stage[i];
         TX_TRY(tx_alloc(&out->stage[i].span, (size_t)n_computed(&lists[i]) + 1, sizeof *out->stage[i].span, what));
+        for (int d = 0; d < 2; d++)
+            TX_TRY(tx_alloc(&f->stage[i].sent[d], (size_t)f->s->m * (size_t)f->s->n_chunks, sizeof *f->stage[i].sent[d],
+                            what));
         TX_TRY(tx_alloc(&f->stage[i].slot, (size_t)lists[i].n_slots + 1, sizeof *f->stage[i].slot, what));
     }
     return TX_OK;
@@ -235,14 +268,17 @@ static tx_status begin(simulation *f, const tx_pp_list *lists, tx_pp_timeline *o
 
 static void end(simulation *f)
 {
-    for (int i = 0; i < f->s->p && f->stage; i++) tx_free(f->stage[i].slot);
+    for (int i = 0; i < f->s->p && f->stage; i++) {
+        tx_free(f->stage[i].slot);
+        for (int d = 0; d < 2; d++) tx_free(f->stage[i].sent[d]);
+    }
     tx_free(f->stage);
     tx_free(f->unit);
     for (int d = 0; d < 2; d++) {
         tx_free(f->sent[d]);
         tx_free(f->taken[d]);
     }
-    tx_free(f->ended);
+    for (int d = 0; d < 3; d++) tx_free(f->ended[d]);
 }
 
 void tx_pp_timeline_free(tx_pp_timeline *t)
@@ -307,19 +343,22 @@ out:
     return st;
 }
 
-tx_status tx_pp_simulate_lists(const tx_pp_shape *shape, const tx_pp_list *lists, int fwd, int bwd, int *makespan,
+tx_status tx_pp_simulate_lists(const tx_pp_shape *shape, const tx_pp_list *lists, tx_pp_units units, int *makespan,
                                tx_str *picture)
 {
     size_t n = (size_t)shape->p * (size_t)shape->n_chunks;
     tx_pp_timeline t = { 0 };
     double *cost = NULL;
     tx_status st;
-    TX_GOTO(tx_alloc(&cost, 2 * n, sizeof *cost, "a pipeline's simulation"));
+    TX_GOTO(tx_alloc(&cost, 3 * n, sizeof *cost, "a pipeline's simulation"));
     for (size_t v = 0; v < n; v++) {
-        cost[v] = fwd;
-        cost[n + v] = bwd;
+        cost[v] = units.fwd;
+        cost[n + v] = units.bwd;
+        cost[2 * n + v] = units.wgt;
     }
-    TX_GOTO(simulate(shape, lists, &(tx_pp_times){ .fwd = cost, .bwd = cost + n }, &t));
+    TX_GOTO(simulate(shape, lists,
+                     &(tx_pp_times){ .fwd = cost, .bwd = cost + n, .wgt = cost + 2 * n, .outgoing = units.outgoing },
+                     &t));
     if (makespan) *makespan = (int)t.makespan;
     if (picture) TX_GOTO(tx_pp_draw_units(&t, picture));
 out:
@@ -328,12 +367,12 @@ out:
     return st;
 }
 
-tx_status tx_pp_simulate(const tx_pp_shape *shape, int fwd, int bwd, int *makespan, tx_str *picture)
+tx_status tx_pp_simulate(const tx_pp_shape *shape, tx_pp_units units, int *makespan, tx_str *picture)
 {
     schedules s = { 0 };
     tx_status st;
     TX_GOTO(make_schedules(&s, shape));
-    TX_GOTO(tx_pp_simulate_lists(shape, s.list, fwd, bwd, makespan, picture));
+    TX_GOTO(tx_pp_simulate_lists(shape, s.list, units, makespan, picture));
 out:
     free_schedules(&s);
     return st;

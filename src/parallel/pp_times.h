@@ -2,10 +2,10 @@
  * backward begins and ends. pp_picture.h draws it.
  *
  *      stage 0   F0 F1 .. .. B0 B1          makespan: until the last of them has ended
- *      stage 1      F0 B0 F1 B1             busy: F and B alone, without waiting
+ *      stage 1      F0 B0 F1 B1             busy: F, B and W alone, without waiting
  *
  *  A computation starts when the one before it in its stage has ended and its message is there. Sending takes the
- *  sender no time. Times are in seconds, or in any other unit. */
+ *  sender no time, unless it has to wait for room. Times are in seconds, or in any other unit. */
 #ifndef TX_PARALLEL_PP_TIMES_H
 #define TX_PARALLEL_PP_TIMES_H
 
@@ -13,16 +13,19 @@
 
 /* Arrays of the p n_chunks virtual stages: entry c p + i is of chunk c in stage i. None is negative. */
 typedef struct tx_pp_times {
-    const double *fwd, *bwd;  /* of a micro-batch */
-    const double *bwd_last;   /* of the last micro-batch of the chunk; NULL: bwd */
+    const double *fwd, *bwd; /* of a micro-batch */
+    const double *bwd_last;  /* of the last micro-batch of the chunk; NULL: bwd */
+    const double *wgt;      /* with ZB-H1: the weights' part of a backward, of which bwd is then without; else unused */
+    const double *wgt_last; /* NULL: wgt */
     const double *message[2]; /* from virtual stage v to v + 1 (forward), from v to v - 1 (backward): from the end of
                                  the computation until it has arrived; NULL: no time */
+    int outgoing;             /* as in tx_pp_units; tx_pp_makespan knows 0 alone */
 } tx_pp_times;
 
 typedef struct tx_pp_span {
     double start, end;
     int micro, chunk;
-    bool backward;
+    tx_pp_op op; /* FWD, BWD, WGT */
 } tx_pp_span;
 
 typedef struct tx_pp_lane {

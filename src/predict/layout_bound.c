@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "parallel/pp_schedule.h"
 #include "predict/op_time.h"
 
 enum { FEW_LAYERS = 1, MORE_LAYERS = 3, MICRO_BATCHES = 3, USUAL = 1 };
@@ -83,7 +84,7 @@ static tx_status run_small(const tx_layout_bounds *b, const tx_layout_choice *c,
 /* All micro-batches' activations are kept until the first backward. */
 static bool is_gpipe(const tx_layout_bounds *b)
 {
-    return b->base->pipeline_schedule == TX_PIPELINE_GPIPE;
+    return tx_pp_training_kind(b->base) == TX_PP_GPIPE;
 }
 
 static double of_a_layer(double few, double more)
@@ -199,7 +200,8 @@ tx_status tx_layout_bound(tx_layout_bounds *b, const tx_layout_choice *c, double
     double most = ceil(layers / p), least = floor(layers / p);
     double n_chunks = c->chunk_layers ? layers / p / (double)c->chunk_layers : 1;
     double mean = (layers * r.seconds[0] + r.seconds[1]) / p, its = fmax(most * r.seconds[0], mean);
-    *seconds = n_micro * its + (p - 1) * least * r.seconds[0] / n_chunks;
+    *seconds = n_micro * its;
+    if (tx_pp_training_kind(b->base) != TX_PP_ZBH1) *seconds += (p - 1) * least * r.seconds[0] / n_chunks;
     if (!c->offload) *seconds += most * r.update / (c->zero ? dp : 1);
     if (sent.possible && dp > 1) *seconds = fmax(*seconds, data_seconds(b, c, &sent, n_micro, least));
     *bytes = least * (r.params / (c->zero > 2 ? dp : 1) + r.grads / (c->zero > 1 ? dp : 1)) +

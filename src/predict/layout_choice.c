@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "parallel/pp_schedule.h"
 
 int64_t tx_choice_data_parallel(const tx_layout_choice *c)
 {
@@ -112,7 +113,7 @@ static tx_status append_chunks(tx_choice_list *l, const tx_config *base, tx_layo
     int64_t n_micro = base->global_batch_size / (c.micro_batch * tx_choice_data_parallel(&c));
     bool even = c.pp > 1 && base->num_layers % c.pp == 0 && n_micro % c.pp == 0;
     TX_TRY(append_states(l, c, offload));
-    if (!even || base->pipeline_schedule == TX_PIPELINE_GPIPE) return TX_OK;
+    if (!even || tx_pp_training_kind(base) != TX_PP_1F1B) return TX_OK;
     for (c.chunk_layers = 1; c.chunk_layers < n; c.chunk_layers++)
         if (n % c.chunk_layers == 0) TX_TRY(append_states(l, c, offload));
     return TX_OK;

@@ -31,13 +31,13 @@ typedef struct tx_time {
     double peak_share;                                          /* flops_per_s by the peak of the run's type */
 } tx_time;
 
-/* The schedule in seconds: of every virtual stage its forward and backward and the messages after them, and of each
- * stage what follows its last backward. */
+/* The schedule in seconds: of every virtual stage its forward and backward (with ZB-H1 in two parts) and the messages
+ * after them, and of each stage what follows its last backward. */
 typedef struct tx_pipeline_time {
-    tx_pp_times times;                         /* the arrays below */
-    double *fwd, *bwd, *bwd_last, *message[2]; /* [p n_chunks] */
-    double begin, *finish, *update;            /* before the first forward; [p]: sums that are waited for, optimizer */
-    double *memory;                            /* owned: of all arrays */
+    tx_pp_times times;                                          /* the arrays below */
+    double *fwd, *bwd, *bwd_last, *wgt, *wgt_last, *message[2]; /* [p n_chunks] */
+    double begin, *finish, *update; /* before the first forward; [p]: sums that are waited for, optimizer */
+    double *memory;                 /* owned: of all arrays */
 } tx_pipeline_time;
 tx_status tx_predict_pipeline(tx_pipeline_time *out, const tx_run_work *w, const tx_machine *m);
 void tx_pipeline_time_free(tx_pipeline_time *t); /* a zeroed one is fine */

@@ -15,7 +15,7 @@ typedef struct account {
 } account;
 
 typedef struct stage_times {
-    account *fwd, *bwd, *bwd_last; /* [n_chunks] */
+    account *fwd, *bwd, *bwd_last, *wgt, *wgt_last; /* [n_chunks] */
     account begin, finish, update;
 } stage_times;
 
@@ -160,7 +160,11 @@ static void keep_piece(stage_times *t, const tx_stage_work *w, const tx_work_pie
         return;
     case TX_STEP_BACKWARD:
         if (p->micro <= usual) put(&t->bwd[p->chunk], a, more);
-        if (p->last) put(&t->bwd_last[p->chunk], a, more);
+        if (p->micro == w->n_micro - 1) put(&t->bwd_last[p->chunk], a, more);
+        return;
+    case TX_STEP_WEIGHTS:
+        if (p->micro <= usual) put(&t->wgt[p->chunk], a, more);
+        if (p->micro == w->n_micro - 1) put(&t->wgt_last[p->chunk], a, more);
         return;
     case TX_STEP_FINISH:
         put(&t->finish, a, more);
@@ -227,12 +231,14 @@ typedef struct pipeline {
 static tx_status time_stages(pipeline *q)
 {
     size_t n = (size_t)q->w->shape.n_chunks;
-    TX_TRY(tx_alloc(&q->memory, 3 * n * TX__PLAN_STAGES, sizeof *q->memory, "the times of stages"));
+    TX_TRY(tx_alloc(&q->memory, 5 * n * TX__PLAN_STAGES, sizeof *q->memory, "the times of stages"));
     for (int i = 0; i < q->w->n; i++) {
         stage_times *t = &q->stage[i];
-        t->fwd = q->memory + 3 * n * (size_t)i;
+        t->fwd = q->memory + 5 * n * (size_t)i;
         t->bwd = t->fwd + n;
         t->bwd_last = t->bwd + n;
+        t->wgt = t->bwd_last + n;
+        t->wgt_last = t->wgt + n;
         TX_TRY(time_stage(t, q->w, &q->w->stage[i], q->m));
     }
     return TX_OK;
@@ -246,11 +252,13 @@ static const stage_times *times_of(const pipeline *q, int i)
 static tx_status take_arrays(tx_pipeline_time *t, const tx_run_work *w)
 {
     size_t p = (size_t)w->shape.p, n = p * (size_t)w->shape.n_chunks;
-    TX_TRY(tx_alloc(&t->memory, 5 * n + 2 * p, sizeof *t->memory, "the times of a pipeline"));
+    TX_TRY(tx_alloc(&t->memory, 7 * n + 2 * p, sizeof *t->memory, "the times of a pipeline"));
     t->fwd = t->memory;
     t->bwd = t->fwd + n;
     t->bwd_last = t->bwd + n;
-    t->message[0] = t->bwd_last + n;
+    t->wgt = t->bwd_last + n;
+    t->wgt_last = t->wgt + n;
+    t->message[0] = t->wgt_last + n;
     t->message[1] = t->message[0] + n;
     t->finish = t->message[1] + n;
     t->update = t->finish + p;
@@ -270,6 +278,8 @@ static void fill_arrays(tx_pipeline_time *t, const pipeline *q)
             t->fwd[v] = from->fwd[c].all;
             t->bwd[v] = from->bwd[c].all;
             t->bwd_last[v] = from->bwd_last[c].all;
+            t->wgt[v] = from->wgt[c].all;
+            t->wgt_last[v] = from->wgt_last[c].all;
             for (int k = 0; k < 2; k++)
                 t->message[k][v] = s->p > 1 ? tx_message_seconds(q->m, &q->w->layout, w->message[k]) : 0;
         }
@@ -279,7 +289,12 @@ static void fill_arrays(tx_pipeline_time *t, const pipeline *q)
 
 static tx_pp_times schedule_times(const tx_pipeline_time *t)
 {
-    return (tx_pp_times){ t->fwd, t->bwd, t->bwd_last, { t->message[0], t->message[1] } };
+    return (tx_pp_times){ .fwd = t->fwd,
+                          .bwd = t->bwd,
+                          .bwd_last = t->bwd_last,
+                          .wgt = t->wgt,
+                          .wgt_last = t->wgt_last,
+                          .message = { t->message[0], t->message[1] } };
 }
 
 static tx_status time_pipeline(tx_pipeline_time *out, pipeline *q)
@@ -317,6 +332,8 @@ static account busy_of(const pipeline *q, const stage_times *t)
         add(&a, &t->fwd[k], m);
         add(&a, &t->bwd[k], m - 1);
         add(&a, &t->bwd_last[k], 1);
+        add(&a, &t->wgt[k], m - 1);
+        add(&a, &t->wgt_last[k], 1);
     }
     return a;
 }

@@ -109,7 +109,7 @@ tx_status tx_run_work_make(tx_run_work *out, const tx_config *cfg, int64_t vocab
                           .dtype = dtype_of(cfg),
                           .measures = (tx_optimizer_traits(cfg->optimizer) & TX_OPTIMIZER_NORMS) != 0,
                           .world_size = cfg->world_size,
-                          .shape = { .kind = cfg->pipeline_schedule == TX_PIPELINE_GPIPE ? TX_PP_GPIPE : TX_PP_1F1B,
+                          .shape = { .kind = tx_pp_training_kind(cfg),
                                      .p = (int)cfg->pipeline_model_parallel_size,
                                      .m = (int)(cfg->global_batch_size / (cfg->micro_batch_size * dp)),
                                      .n_chunks = (int)tx_config_chunks(cfg) } };

@@ -84,15 +84,37 @@ static void free_host_batches(tx_stage *st)
     }
 }
 
+/* Nobody waits for the first stage's backwards: it does both parts together, which is 1F1B. */
+static tx_pp_kind kind_of(const tx_stage *st, bool train)
+{
+    tx_pp_kind kind = tx_pp_training_kind(st->cfg);
+    if (!train) return TX_PP_FORWARD;
+    return kind == TX_PP_ZBH1 && !tx_grid_rank(st->grid, TX_AXIS_PIPELINE) ? TX_PP_1F1B : kind;
+}
+
 static tx_pp_shape shape_of(const tx_stage *st, int64_t n_micro, bool train)
 {
-    bool gpipe = st->cfg->pipeline_schedule == TX_PIPELINE_GPIPE;
-    return (tx_pp_shape){ .kind = !train  ? TX_PP_FORWARD
-                                  : gpipe ? TX_PP_GPIPE
-                                          : TX_PP_1F1B,
+    return (tx_pp_shape){ .kind = kind_of(st, train),
                           .p = tx_grid_size(st->grid, TX_AXIS_PIPELINE),
                           .m = (int)n_micro,
                           .n_chunks = st->m->n_chunks };
+}
+
+/* The schedule's slots are taken until the weights' part: here they are divided, since what that needs is kept apart.
+ * Returns the number of stores. */
+static int divide_slots(tx_pp_list *list)
+{
+    int n_slots = 0, n_stores = 0, held = 0, late = 0;
+    for (int i = 0; i < list->n; i++) {
+        tx_pp_op op = list->instr[i].op;
+        held += (op == TX_PP_FWD) - (op == TX_PP_BWD);
+        late += (op == TX_PP_BWD) - (op == TX_PP_WGT);
+        if (held > n_slots) n_slots = held;
+        if (late > n_stores) n_stores = late;
+    }
+    for (int i = 0; i < list->n; i++) list->instr[i].slot = list->instr[i].micro % n_slots;
+    list->n_slots = n_slots;
+    return n_stores;
 }
 
 static tx_status make_list(tx_stage *st, int64_t n_micro, bool train)
@@ -102,6 +124,7 @@ static tx_status make_list(tx_stage *st, int64_t n_micro, bool train)
     tx_pp_list list = { 0 };
     TX_TRY(tx_pp_schedule(&list, &shape, tx_grid_rank(st->grid, TX_AXIS_PIPELINE)));
     tx_pp_list_free(&st->plan[train].list);
+    st->plan[train].n_stores = shape.kind == TX_PP_ZBH1 ? divide_slots(&list) : 0;
     st->plan[train].list = list;
     st->plan[train].n_micro = n_micro;
     st->plan[train].told = false;
@@ -170,6 +193,9 @@ tx_status tx_stage_open(tx_stage *st, tx_ctx *c, tx_model *m, const tx_config *c
         st->slot[i].batch.slot = i;
     }
     if (n > 1) share_top(st);
+    st->n_stores = st->plan[train].n_stores;
+    TX_TRY(tx_alloc(&st->store, (size_t)st->n_stores, sizeof *st->store, "the pipeline's slots"));
+    for (int i = 0; i < st->n_stores; i++) tx_wgrad_store_open(&st->store[i], &c->acts);
     tx_arena_init(&st->messages, "messages");
     st->messages.shared = c->acts.shared;
     st->messages.device = c->device;
@@ -237,6 +263,15 @@ static size_t slot_host_bytes(const tx_stage *st)
     return most;
 }
 
+/* Likewise of a store. */
+static size_t store_bytes(const tx_stage *st)
+{
+    size_t most = 0;
+    for (int i = 0; i < st->n_stores; i++)
+        if (st->store[i].arena.peak > most) most = st->store[i].arena.peak;
+    return most;
+}
+
 /* Bytes of each slot's stack, and of the top that they share: none where slots with one of their own take less. After
  * the dry run that is decided. */
 typedef struct room {
@@ -262,7 +297,7 @@ tx_status tx_stage_take(tx_stage *st)
 {
     enter(st, 0);
     room r = room_of(st);
-    size_t host = st->c->host.peak = slot_host_bytes(st), messages = st->messages.peak;
+    size_t host = st->c->host.peak = slot_host_bytes(st), messages = st->messages.peak, store = store_bytes(st);
     st->c->acts.peak = r.slot;
     TX_TRY(tx_ctx_take_memory(st->c));
     TX_TRY(take_top(st, r.top));
@@ -273,6 +308,7 @@ tx_status tx_stage_take(tx_stage *st)
         if (i) TX_TRY(tx_arena_reserve(&st->slot[i].host, host));
         TX_TRY(take_batch(st->c->device, &st->slot[i].batch, false));
     }
+    for (int i = 0; i < st->n_stores; i++) TX_TRY(tx_wgrad_store_take(&st->store[i], store, st->store));
     TX_TRY(tx_teacher_take(&st->teacher, st->c));
     return take_host_batches(st);
 }
@@ -299,6 +335,8 @@ void tx_stage_close(tx_stage *st)
         st->c->top = NULL;
         free_host_batches(st);
     }
+    for (int i = 0; i < st->n_stores && st->store; i++) tx_wgrad_store_close(&st->store[i]);
+    tx_free(st->store);
     tx_free(st->slot);
     for (int k = 0; k < 2; k++) tx_pp_list_free(&st->plan[k].list);
     *st = (tx_stage){ 0 };
@@ -306,10 +344,11 @@ void tx_stage_close(tx_stage *st)
 
 size_t tx_stage_stacks(const tx_stage *st, size_t *peak)
 {
-    size_t n = (size_t)st->n_slots;
+    size_t n = (size_t)st->n_slots, stores = (size_t)st->n_stores;
     room r = room_of(st);
-    *peak = n * r.slot + r.top + st->messages.peak + st->teacher.acts.peak;
-    return n * st->c->acts.cap + st->top.arena.cap + st->messages.cap + st->teacher.acts.cap;
+    *peak = n * r.slot + r.top + stores * store_bytes(st) + st->messages.peak + st->teacher.acts.peak;
+    return n * st->c->acts.cap + st->top.arena.cap + (stores ? stores * st->store->arena.cap : 0) + st->messages.cap +
+           st->teacher.acts.cap;
 }
 
 size_t tx_stage_host_stacks(const tx_stage *st, size_t *peak)
@@ -454,7 +493,7 @@ static void tell_instruction(const tx_pp_instr *in)
     char peer[32] = "";
     bool receives = in->op == TX_PP_RECV_FWD || in->op == TX_PP_RECV_BWD;
     if (!tx_log_wants(TX_LOG_TRACE)) return;
-    if (in->op != TX_PP_FWD && in->op != TX_PP_BWD)
+    if (in->op != TX_PP_FWD && in->op != TX_PP_BWD && in->op != TX_PP_WGT)
         snprintf(peer, sizeof peer, " %s stage %d", receives ? "from" : "to", in->peer);
     tx_trace("schedule: %s of micro-batch %d, chunk %d, slot %d%s", tx_pp_op_names[in->op], in->micro, in->chunk,
              in->slot, peer);
@@ -470,8 +509,8 @@ static tx_status tell_list(tx_stage *st, bool train)
     st->plan[train].told = true;
     for (int i = 0; i < l->n && !st_text; i++) {
         const tx_pp_instr *in = &l->instr[i];
-        if (in->op != TX_PP_FWD && in->op != TX_PP_BWD) continue;
-        st_text = tx_str_printf(&text, " %c%d", in->op == TX_PP_FWD ? 'F' : 'B', in->micro);
+        if (in->op != TX_PP_FWD && in->op != TX_PP_BWD && in->op != TX_PP_WGT) continue;
+        st_text = tx_str_printf(&text, " %c%d", in->op == TX_PP_FWD ? 'F' : in->op == TX_PP_BWD ? 'B' : 'W', in->micro);
         if (!st_text && in->chunk) st_text = tx_str_printf(&text, ".%d", in->chunk);
     }
     if (!st_text)
@@ -507,13 +546,33 @@ static tx_status forward(tx_stage *st, const tx_pp_instr *in, bool last, bool tr
     return TX_OK;
 }
 
-static tx_status backward(tx_stage *st, const tx_pp_instr *in)
+static tx_wgrad_store *store_of(const tx_stage *st, const tx_pp_instr *in)
+{
+    return st->n_stores ? &st->store[in->micro % st->n_stores] : NULL;
+}
+
+/* last: of the chunk's micro-batches. */
+static tx_status backward(tx_stage *st, const tx_pp_instr *in, bool last)
 {
     tx_batch *batch = &st->slot[in->slot].batch;
     double now = tx_clock();
     enter(st, in->slot);
-    batch->last = in->last_of_chunk;
+    batch->last = last;
+    batch->wgrads = store_of(st, in);
+    if (batch->wgrads) tx_wgrad_store_clear(batch->wgrads); /* of an iteration that failed */
     TX_TRY(tx_model_bwd(st->c, st->m, batch));
+    add_time(st, BACKWARD, &now);
+    return TX_OK;
+}
+
+/* The slot may have another micro-batch by now. */
+static tx_status weights(tx_stage *st, const tx_pp_instr *in)
+{
+    tx_batch batch = {
+        .chunk = in->chunk, .last = in->last_of_chunk, .units = st->feed->units, .wgrads = store_of(st, in)
+    };
+    double now = tx_clock();
+    TX_TRY(tx_model_weights(st->c, st->m, &batch));
     add_time(st, BACKWARD, &now);
     return TX_OK;
 }
@@ -541,6 +600,7 @@ static tx_status mark(tx_stage *st, const tx_pp_instr *in)
 {
     tx_step_part part = in->op == TX_PP_FWD   ? TX_STEP_FORWARD
                         : in->op == TX_PP_BWD ? TX_STEP_BACKWARD
+                        : in->op == TX_PP_WGT ? TX_STEP_WEIGHTS
                                               : TX_STEP_MESSAGES;
     return tx_trace_mark(st->c, part, in->micro, in->chunk, in->last_of_chunk);
 }
@@ -558,9 +618,11 @@ static tx_status carry_out(tx_stage *st, const tx_pp_instr *in, int64_t n_micro,
     case TX_PP_RECV_BWD:
         return receive_backward(st, in);
     case TX_PP_BWD:
-        return backward(st, in);
+        return backward(st, in, in->micro == n_micro - 1);
     case TX_PP_SEND_BWD:
         return send(st, in, true, train);
+    case TX_PP_WGT:
+        return weights(st, in);
     }
     return TX_OK;
 }
@@ -574,7 +636,9 @@ tx_status tx_stage_run(tx_stage *st, int64_t n_micro, bool train)
     if (!st->c->dry) TX_TRY(tell_list(st, train));
     for (int i = 0; i < list->n; i++) {
         if (!st->c->dry) tell_instruction(&list->instr[i]);
+        if (st->about) st->about(st->about_user, &list->instr[i], true);
         TX_TRY(carry_out(st, &list->instr[i], n_micro, train));
+        if (st->about) st->about(st->about_user, &list->instr[i], false);
     }
     for (int k = 0; k < 2 * TX_N_OUTGOING; k++)
         TX_TRY(tx_wait(st->c, &st->out[k / TX_N_OUTGOING].sent[k % TX_N_OUTGOING]));
@@ -592,5 +656,5 @@ tx_status tx_stage_forward(tx_stage *st, int64_t micro, bool last, bool train)
 tx_status tx_stage_backward(tx_stage *st, bool last)
 {
     TX_ASSERT(tx_grid_size(st->grid, TX_AXIS_PIPELINE) == 1);
-    return backward(st, &(tx_pp_instr){ .op = TX_PP_BWD, .last_of_chunk = last });
+    return backward(st, &(tx_pp_instr){ .op = TX_PP_BWD }, last);
 }

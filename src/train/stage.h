@@ -9,6 +9,9 @@
  *      slot 1   | x | saved by forward ............... |
  *      top      | while an instruction is carried out: layers computed again, what backward needs besides |
  *
+ * With ZB-H1 a slot is free after its backward, too: what the weights' part needs lies in a store of its own until then
+ * (nn/wgrad_store.h). Slots and stores are used in turn, as micro-batches go and come in their order.
+ *
  * All slots share the top (tx_ctx_begin_top), unless a slot that has its own is smaller, which is so if there is one.
  * If layer inputs are partitioned or offloaded (nn/kept_input.h), x is not kept, and all slots share one buffer. What
  * is sent to other stages is copied first, so that a slot is free once its backward is done. Two messages may be in
@@ -69,6 +72,8 @@ typedef struct tx_stage {
     int64_t kept; /* tokens of a sample that layers with --random-ltd compute; s or more: all */
     tx_slot *slot;
     int n_slots, current;
+    tx_wgrad_store *store; /* of backwards whose weights' part is to come */
+    int n_stores;
     tx_top top;                            /* the context's, where slots share it */
     tx_host_batch host[TX_N_HOST_BATCHES]; /* in turn */
     int next_host;
@@ -82,9 +87,13 @@ typedef struct tx_stage {
     struct {
         tx_pp_list list;
         int64_t n_micro; /* for which it was made; 0: there is none */
-        bool told;       /* it was logged */
-    } plan[2];           /* evaluation, training */
-    double seconds[3];   /* fill, forward, backward: of the last run */
+        int n_stores;
+        bool told; /* it was logged */
+    } plan[2];     /* evaluation, training */
+    /* for benchmarks: called before and after each instruction, or NULL */
+    void (*about)(void *user, const tx_pp_instr *in, bool begins);
+    void *about_user;
+    double seconds[3]; /* fill, forward, backward with its weights' part: of the last run */
 } tx_stage;
 
 /* Opens the stage of ctx's rank; ctx must be in its dry run. Makes slots for iterations of at most n_micro

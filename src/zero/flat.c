@@ -10,6 +10,12 @@ static bool is_layer(const tx_unit *u)
     return u->kind == TX_UNIT_LAYER;
 }
 
+/* Whether it may be in a bucket with others. */
+static bool joins_layers(const tx_unit *u)
+{
+    return is_layer(u) && !u->apart;
+}
+
 /* What buckets are cut of: parameters of a group that are trained, or those that are not. */
 typedef struct sort {
     int group;
@@ -48,13 +54,13 @@ static void cut_runs(tx_flat *f, const tx_params *ps, sort of, int64_t bucket_si
         const tx_unit *u = &ps->unit[i];
         int64_t n = numel_of(ps, u, of);
         if (!n) continue;
-        bool joins = open >= 0 && is_layer(u) && u->chunk == chunk && f->bucket[open].numel + n <= bucket_size;
+        bool joins = open >= 0 && joins_layers(u) && u->chunk == chunk && f->bucket[open].numel + n <= bucket_size;
         int k = joins ? open : add_bucket(f, of, is_layer(u), false);
         for (int row = u->first; row < u->end; row++)
             if (is_of(&ps->param[row], of)) f->of_row[row] = k;
         f->bucket[k].numel += n;
         f->bucket[k].n_units++;
-        open = is_layer(u) ? k : -1;
+        open = joins_layers(u) ? k : -1;
         chunk = u->chunk;
     }
 }
@@ -66,7 +72,7 @@ static void cut_units(tx_flat *f, const tx_params *ps, sort of, int64_t small, i
     int shared = -1, chunk = -1;
     for (int i = 0; i < ps->n_units; i++) {
         const tx_unit *u = &ps->unit[i];
-        int own = -1, kept = is_layer(u) && u->chunk == chunk ? shared : -1;
+        int own = -1, kept = joins_layers(u) && u->chunk == chunk ? shared : -1;
         bool counted = false;
         for (int row = u->first; row < u->end; row++) {
             int64_t n = ps->param[row].numel;
@@ -78,7 +84,7 @@ static void cut_units(tx_flat *f, const tx_params *ps, sort of, int64_t small, i
             if (persistent && !counted) f->bucket[kept].n_units++, counted = true;
             f->of_row[row] = persistent ? kept : own;
         }
-        if (is_layer(u)) shared = kept, chunk = u->chunk;
+        if (joins_layers(u)) shared = kept, chunk = u->chunk;
     }
 }
 

@@ -412,6 +412,7 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args 
     tx_status st;
     TX_TRY(tx_optim_check_client(a->optimizer));
     choose(z, a);
+    z->hooks.each_time = z->reduce_every_micro_batch || z->grad_type != TX_F32;
     TX_TRY(can_update(z, a));
     count_once(z);
     if (tx_optim_has_norms(cfg, a->optimizer) && a->train) TX_GOTO(tx__zero_norms_open(z));

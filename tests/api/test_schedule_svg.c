@@ -12,18 +12,19 @@ typedef struct picture {
     tx_str text;
 } picture;
 
-/* Forwards of 10 and backwards of 20, sums of 4 behind them, an update of 6 for all at the end. */
+/* Forwards of 10 and backwards of 20, weights' parts of 5, sums of 4 behind them, an update of 6 for all at the end. */
 static picture draw(const tx_pp_shape *s, double ms, const char *title)
 {
     size_t n = (size_t)s->p * (size_t)s->n_chunks;
-    double *time = calloc(2 * n, sizeof *time);
+    double *time = calloc(3 * n, sizeof *time);
     picture d = { .extra = calloc((size_t)s->p * 2, sizeof *d.extra) };
     assert_true(time && d.extra);
     for (size_t v = 0; v < n; v++) {
         time[v] = 10;
         time[n + v] = 20;
+        time[2 * n + v] = 5;
     }
-    ASSERT_OK(tx_pp_simulate_times(s, &(tx_pp_times){ .fwd = time, .bwd = time + n }, &d.t));
+    ASSERT_OK(tx_pp_simulate_times(s, &(tx_pp_times){ .fwd = time, .bwd = time + n, .wgt = time + 2 * n }, &d.t));
     double end = d.t.makespan + 4;
     for (int i = 0; i < s->p; i++) {
         d.extra[2 * i] = (tx_pp_extra){ "sums of gradients", i, d.t.stage[i].end, d.t.stage[i].end + 4 };
@@ -114,10 +115,10 @@ static void check_boxes(const char *text)
 static void boxes_are_in_place(void **state)
 {
     (void)state;
-    static const tx_pp_shape shapes[] = { { TX_PP_1F1B, 4, 8, 1 },   { TX_PP_1F1B, 1, 2, 1 },
-                                          { TX_PP_1F1B, 4, 8, 6 },   { TX_PP_1F1B, 64, 256, 1 },
-                                          { TX_PP_GPIPE, 3, 9, 1 },  { TX_PP_1F1B, 100, 100, 2 },
-                                          { TX_PP_1F1B, 8, 4000, 1 } };
+    static const tx_pp_shape shapes[] = { { TX_PP_1F1B, 4, 8, 1 },    { TX_PP_1F1B, 1, 2, 1 },
+                                          { TX_PP_1F1B, 4, 8, 6 },    { TX_PP_1F1B, 64, 256, 1 },
+                                          { TX_PP_GPIPE, 3, 9, 1 },   { TX_PP_1F1B, 100, 100, 2 },
+                                          { TX_PP_1F1B, 8, 4000, 1 }, { TX_PP_ZBH1, 4, 8, 1 } };
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
         const tx_pp_shape *s = &shapes[k];
         picture d = draw(s, 0.25, "a run");

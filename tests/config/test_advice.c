@@ -263,6 +263,7 @@ static void draw_options(line *l)
     snprintf(text, sizeof text, "%lld", (long long)draw(1, 8));
     set(l, one_in(2) ? "num-key-value-heads" : "num-query-groups", text);
     if (find(l, "num-query-groups") < l->n) set(l, "group-query-attention", "");
+    if (one_in(2)) set(l, "enable-zbh1-pipeline", "");
 }
 
 static line draw_line(void)

@@ -103,6 +103,17 @@ static void sequence_parallelism_needs_tensor_parallelism(void **state)
     tx_config_free(c);
 }
 
+static void zero_bubbles_need_stages(void **state)
+{
+    (void)state;
+    tx_config *c = parsed("plan", GOOD "--enable-zbh1-pipeline");
+    assert_false(c->enable_zbh1_pipeline);
+    tx_config_free(c);
+    c = parsed("plan", GOOD PP(2) "--enable-zbh1-pipeline");
+    assert_true(c->enable_zbh1_pipeline);
+    tx_config_free(c);
+}
+
 #define ODD "--hidden-size 33 --kv-channels 8 --ffn-hidden-size 96 --seq-length 31"
 
 static const struct broken {
@@ -177,6 +188,15 @@ static const struct broken {
     { "plan", GOOD PP(2) VP(3) "--pipeline-schedule gpipe --global-batch-size 4", NULL,
       "--pipeline-schedule gpipe has one run of layers in a stage, and --num-layers-per-virtual-pipeline-stage is "
       "given; try without --num-layers-per-virtual-pipeline-stage, or --pipeline-schedule 1f1b" },
+    { "plan", GOOD PP(2) "--enable-zbh1-pipeline --enable-zbh1-exact-semantics", NULL, NULL },
+    { "plan", GOOD PP(2) "--enable-zbh1-exact-semantics", NULL,
+      "--enable-zbh1-exact-semantics: Exact semantics require ZBH1 pipeline enabled, by --enable-zbh1-pipeline" },
+    { "plan", GOOD PP(2) VP(3) "--enable-zbh1-pipeline --global-batch-size 4", NULL,
+      "--enable-zbh1-pipeline has one run of layers in a stage, and --num-layers-per-virtual-pipeline-stage is given; "
+      "try without --num-layers-per-virtual-pipeline-stage, or without --enable-zbh1-pipeline" },
+    { "plan", GOOD PP(2) "--enable-zbh1-pipeline --pipeline-schedule gpipe", NULL,
+      "--enable-zbh1-pipeline is a schedule of its own, and --pipeline-schedule gpipe is given; try without "
+      "--enable-zbh1-pipeline, or --pipeline-schedule 1f1b" },
     { "plan", GOOD PP(4) VP(1) "--global-batch-size 12", NULL,
       "--global-batch-size 12: number of microbatches (6) is not divisible by pipeline-model-parallel-size (4) when "
       "using interleaved schedule; try --global-batch-size 8 or 16, or --micro-batch-size 1 or 3, or without "
@@ -289,6 +309,7 @@ int main(void)
         cmocka_unit_test(sizes_follow),
         cmocka_unit_test(timeouts),
         cmocka_unit_test(slurms_tasks_count_inside_a_step),
+        cmocka_unit_test(zero_bubbles_need_stages),
         cmocka_unit_test(sequence_parallelism_needs_tensor_parallelism),
         cmocka_unit_test(each_rule_has_its_sentence),
         cmocka_unit_test(no_layout_is_kept),

@@ -46,7 +46,7 @@ enum {
     STAYS,
     N_AXES
 };
-enum { ONE_F_ONE_B, INTERLEAVED, GPIPE };
+enum { ONE_F_ONE_B, INTERLEAVED, GPIPE, ZBH1 };
 
 typedef struct axis_choice {
     const char *word, *flags;
@@ -56,7 +56,8 @@ typedef struct axis_choice {
 static const axis_choice sequence_choices[] = { { "-", "" }, { "sequence", "--sequence-parallel" } };
 static const axis_choice schedule_choices[] = { { "1f1b", "" },
                                                 { "interleaved", "--num-layers-per-virtual-pipeline-stage 1" },
-                                                { "gpipe", "--pipeline-schedule gpipe" } };
+                                                { "gpipe", "--pipeline-schedule gpipe" },
+                                                { "zbh1", "--enable-zbh1-pipeline" } };
 static const axis_choice recompute_choices[] = {
     { "-", "" },
     { "uniform", "--recompute-granularity full --recompute-method uniform --recompute-num-layers 2" },

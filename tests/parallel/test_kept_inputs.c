@@ -4,14 +4,10 @@
 #include "support.h"
 
 #include "layout_run.h"
-#include "train/plan.h"
+#include "rank_memory.h"
 
 enum { N = 4 }; /* iterations */
 
-#define SIZES                                                                                                       \
-    "--hidden-size 32 --num-attention-heads 4 --seq-length 16 --max-position-embeddings 16 --lr 2e-3 "              \
-    "--init-method-std 0.05 --seed 5 --tokenizer-type NullTokenizer --vocab-size 511 --data-path none --threads 1 " \
-    "--micro-batch-size 2 --global-batch-size 16 --train-iters 4 "
 #define UNIFORM(n) " --recompute-granularity full --recompute-method uniform --recompute-num-layers " #n
 #define BLOCK(n)   " --recompute-granularity full --recompute-method block --recompute-num-layers " #n
 #define LAYERS(n)  " --num-layers " #n
@@ -94,68 +90,6 @@ static void layers_in_shared_room_change_no_bit(void **state)
 }
 
 /* ---- memory: sizes, which ThreadSanitizer has nothing to say of ---- */
-
-#if defined __SANITIZE_THREAD__
-enum { UNDER_TSAN = 1 };
-#else
-enum { UNDER_TSAN = 0 };
-#endif
-
-typedef struct measured {
-    const tx_config *cfg;
-    int tp, pp;
-    tx_memory memory[MAX_RANKS];
-    bool used[MAX_RANKS]; /* all that was taken */
-} measured;
-
-static tx_status measure_rank(tx_world *w, void *user)
-{
-    measured *m = user;
-    tx_grid grid;
-    tx_trainer *t = NULL;
-    dealer d = { 0 };
-    tx_status st;
-    size_t peak, host_peak;
-    TX_TRY(tx_grid_open(&grid, w,
-                        &(tx_layout){ .size = { [TX_AXIS_TENSOR] = m->tp, [TX_AXIS_PIPELINE] = m->pp },
-                                      .sequence = m->cfg->sequence_parallel },
-                        NULL));
-    TX_GOTO(tx_trainer_create(&t, m->cfg, 512, 511, true, &grid));
-    TX_GOTO(tx_alloc(&d.rows, (size_t)(t->b * tx_trainer_row_len(t)), sizeof *d.rows, "test"));
-    d.t = t;
-    TX_GOTO(tx_trainer_train(t, deal, &d));
-    m->memory[grid.rank] = tx_trainer_memory(t);
-    m->used[grid.rank] = tx_stage_stacks(&t->stage, &peak) == peak &&
-                         tx_stage_host_stacks(&t->stage, &host_peak) == host_peak &&
-                         t->ctx.scratch.peak == t->ctx.scratch.cap;
-out:
-    tx_free(d.rows);
-    tx_trainer_destroy(t);
-    tx_grid_close(&grid);
-    return st;
-}
-
-/* What a rank of the first stage takes, which is what was planned for it and what it uses.   @real false: the plan */
-static tx_memory memory_of(const char *more, int n_layers, int tp, int pp, bool real)
-{
-    char flags[2048];
-    tx_config *cfg;
-    tx_run_plan plan;
-    snprintf(flags, sizeof flags,
-             "%s%s --num-layers %d --world-size %d --tensor-model-parallel-size %d --pipeline-model-parallel-size %d",
-             SIZES, more, n_layers, tp * pp, tp, pp);
-    ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
-    measured m = { .cfg = cfg, .tp = tp, .pp = pp };
-    if (real) ASSERT_OK(tx_world_threads(tp * pp, measure_rank, &m));
-    for (int rank = 0; rank < tp * pp && real; rank++) {
-        ASSERT_OK(tx_plan_stage(&plan, cfg, 512, rank / tp));
-        assert_memory_equal(&m.memory[rank], &plan.memory, sizeof plan.memory);
-        assert_true(m.used[rank]);
-    }
-    ASSERT_OK(tx_plan_stage(&plan, cfg, 512, 0));
-    tx_config_free(cfg);
-    return plan.memory;
-}
 
 /* Bytes that six more layers add on the activation stacks and in the host's memory: six inputs. */
 static void assert_inputs(const char *more, int tp, size_t stack, size_t host)

@@ -6,7 +6,7 @@
 #include "base/rng.h"
 #include "parallel/pp_picture.h"
 
-enum { FWD, BWD };
+enum { FWD, BWD, WGT };
 
 /* Random times of a shape, and what tx_pp_times points to. */
 typedef struct drawn {
@@ -28,7 +28,7 @@ static double draw(uint64_t *seed)
 static drawn draw_times(const tx_pp_shape *s, uint64_t *seed, double spread, double messages, bool last)
 {
     drawn d = { .n = s->p * s->n_chunks };
-    d.room = calloc((size_t)d.n * 5, sizeof *d.room);
+    d.room = calloc((size_t)d.n * 7, sizeof *d.room);
     assert_non_null(d.room);
     for (int v = 0; v < d.n; v++) {
         d.room[v] = 1 + spread * draw(seed);
@@ -36,8 +36,14 @@ static drawn draw_times(const tx_pp_shape *s, uint64_t *seed, double spread, dou
         d.room[2 * d.n + v] = d.room[d.n + v] + draw(seed);
         d.room[3 * d.n + v] = spread > 0 ? messages * draw(seed) : messages;
         d.room[4 * d.n + v] = spread > 0 ? messages * draw(seed) : messages;
+        d.room[5 * d.n + v] = 1 + spread * draw(seed);
+        d.room[6 * d.n + v] = d.room[5 * d.n + v] + draw(seed);
     }
-    d.t = (tx_pp_times){ .fwd = d.room, .bwd = d.room + d.n, .bwd_last = last ? d.room + 2 * d.n : NULL };
+    d.t = (tx_pp_times){ .fwd = d.room, .bwd = d.room + d.n, .wgt = d.room + 5 * d.n };
+    if (last) {
+        d.t.bwd_last = d.room + 2 * d.n;
+        d.t.wgt_last = d.room + 6 * d.n;
+    }
     for (int k = 0; k < 2; k++) d.t.message[k] = messages > 0 ? d.room + (3 + k) * d.n : NULL;
     return d;
 }
@@ -45,32 +51,37 @@ static drawn draw_times(const tx_pp_shape *s, uint64_t *seed, double spread, dou
 static const char *name(const tx_pp_shape *s)
 {
     static char text[80];
-    static const char *const kinds[] = { "1f1b", "gpipe", "forward" };
+    static const char *const kinds[] = { "1f1b", "gpipe", "zbh1", "forward" };
     snprintf(text, sizeof text, "%s, p %d, m %d, %d chunks", kinds[s->kind], s->p, s->m, s->n_chunks);
     return text;
 }
 
 /* ---------------------------------------------------------------- each computation begins when it can */
 
+static int part_of(const tx_pp_span *b)
+{
+    return b->op == TX_PP_FWD ? FWD : b->op == TX_PP_BWD ? BWD : WGT;
+}
+
 /* When the message that a computation waits for has arrived; 0: it waits for none. ends[d][v m + micro] */
 static double arrival(const tx_pp_shape *s, const drawn *d, double *const *ends, int v, const tx_pp_span *b)
 {
-    int direction = b->backward ? BWD : FWD, from = b->backward ? v + 1 : v - 1;
-    if (from < 0 || from >= d->n) return 0;
+    int direction = part_of(b), from = direction == BWD ? v + 1 : v - 1;
+    if (from < 0 || from >= d->n || direction == WGT) return 0;
     double sent = ends[direction][from * s->m + b->micro];
     return sent + (d->t.message[direction] ? d->t.message[direction][from] : 0);
 }
 
 static double cost_of(const tx_pp_shape *s, const drawn *d, int v, const tx_pp_span *b)
 {
-    if (!b->backward) return d->t.fwd[v];
-    return b->micro == s->m - 1 && d->t.bwd_last ? d->t.bwd_last[v] : d->t.bwd[v];
+    const double *usual[] = { d->t.fwd, d->t.bwd, d->t.wgt }, *last[] = { d->t.fwd, d->t.bwd_last, d->t.wgt_last };
+    return (b->micro == s->m - 1 && last[part_of(b)] ? last : usual)[part_of(b)][v];
 }
 
 static void check_lane(const tx_pp_shape *s, const drawn *d, double *const *ends, int stage, const tx_pp_lane *l)
 {
     double now = 0, busy = 0;
-    assert_int_equal(l->n, s->m * s->n_chunks * (s->kind == TX_PP_FORWARD ? 1 : 2));
+    assert_int_equal(l->n, s->m * s->n_chunks * (s->kind == TX_PP_FORWARD ? 1 : s->kind == TX_PP_ZBH1 ? 3 : 2));
     for (int k = 0; k < l->n; k++) {
         const tx_pp_span *b = &l->span[k];
         int v = b->chunk * s->p + stage;
@@ -86,22 +97,22 @@ static void check_lane(const tx_pp_shape *s, const drawn *d, double *const *ends
 
 static void check_timeline(const tx_pp_shape *s, const drawn *d, const tx_pp_timeline *t)
 {
-    double *ends[2], longest = 0;
-    for (int k = 0; k < 2; k++) {
+    double *ends[3], longest = 0;
+    for (int k = 0; k < 3; k++) {
         ends[k] = calloc((size_t)(d->n * s->m), sizeof *ends[k]);
         assert_non_null(ends[k]);
     }
     for (int i = 0; i < s->p; i++)
         for (int k = 0; k < t->stage[i].n; k++) {
             const tx_pp_span *b = &t->stage[i].span[k];
-            ends[b->backward ? BWD : FWD][(b->chunk * s->p + i) * s->m + b->micro] = b->end;
+            ends[part_of(b)][(b->chunk * s->p + i) * s->m + b->micro] = b->end;
         }
     for (int i = 0; i < s->p; i++) {
         check_lane(s, d, ends, i, &t->stage[i]);
         longest = fmax(longest, t->stage[i].end);
     }
     ASSERT_NEAR(t->makespan, longest, 0, name(s));
-    for (int k = 0; k < 2; k++) free(ends[k]);
+    for (int k = 0; k < 3; k++) free(ends[k]);
 }
 
 /* ---------------------------------------------------------------- the quick one */
@@ -143,7 +154,7 @@ static void all_kinds(void **state)
             for (tx_pp_kind kind = TX_PP_1F1B; kind <= TX_PP_FORWARD; kind++)
                 for (int chunks = 1; chunks <= 3; chunks++) {
                     int m = chunks > 1 ? (micros[k] + p - 1) / p * p : micros[k];
-                    if (chunks > 1 && (p < 2 || kind == TX_PP_GPIPE)) continue;
+                    if (chunks > 1 && (p < 2 || kind == TX_PP_GPIPE || kind == TX_PP_ZBH1)) continue;
                     check_sorts(&(tx_pp_shape){ kind, p, m, chunks }, &seed);
                 }
 }
@@ -154,7 +165,8 @@ static void many_micro_batches(void **state)
     uint64_t seed = 0;
     static const tx_pp_shape shapes[] = { { TX_PP_1F1B, 3, 2000, 1 }, { TX_PP_1F1B, 8, 1000, 1 },
                                           { TX_PP_1F1B, 2, 1000, 3 }, { TX_PP_1F1B, 6, 600, 2 },
-                                          { TX_PP_1F1B, 31, 500, 1 }, { TX_PP_GPIPE, 5, 500, 1 } };
+                                          { TX_PP_1F1B, 31, 500, 1 }, { TX_PP_GPIPE, 5, 500, 1 },
+                                          { TX_PP_ZBH1, 8, 1000, 1 }, { TX_PP_ZBH1, 3, 2000, 1 } };
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) check_sorts(&shapes[k], &seed);
 }
 
@@ -162,7 +174,9 @@ static void large_pipelines(void **state)
 {
     (void)state;
     uint64_t seed = 0;
-    static const tx_pp_shape shapes[] = { { TX_PP_1F1B, 64, 512, 1 }, { TX_PP_1F1B, 64, 256, 2 } };
+    static const tx_pp_shape shapes[] = { { TX_PP_1F1B, 64, 512, 1 },
+                                          { TX_PP_1F1B, 64, 256, 2 },
+                                          { TX_PP_ZBH1, 64, 256, 1 } };
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
         drawn d = draw_times(&shapes[k], &seed, 0.1, 0.1, true);
         check(&shapes[k], &d);
@@ -189,6 +203,10 @@ static void repetitions_are_skipped(void **state)
     double makespan;
     ASSERT_OK(tx_pp_makespan(&shapes[0], &(tx_pp_times){ .fwd = fwd, .bwd = bwd }, &makespan, NULL));
     ASSERT_NEAR(makespan, 4.0 * 3e8, 100, "the pace");
+    const double wgt[] = { 0.5, 1, 0.5, 0.5 };
+    ASSERT_OK(tx_pp_makespan(&(tx_pp_shape){ TX_PP_ZBH1, 4, 300000000, 1 },
+                             &(tx_pp_times){ .fwd = fwd, .bwd = bwd, .wgt = wgt }, &makespan, NULL));
+    ASSERT_NEAR(makespan, 5.0 * 3e8, 100, "the pace with W");
 }
 
 /* ---------------------------------------------------------------- to scale */
@@ -294,7 +312,7 @@ static void what_is_no_time(void **state)
     tx_pp_timeline t = { 0 };
     double makespan;
     static const double wrong[] = { -1, NAN, INFINITY };
-    for (int k = 0; k < 5 * d.n; k++) {
+    for (int k = 0; k < 7 * d.n; k++) {
         double right = d.room[k];
         d.room[k] = wrong[k % 3];
         char where[40];
