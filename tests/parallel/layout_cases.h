@@ -337,6 +337,7 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == MODEL && b == ADAPTERS && k == 3 && !is_gated(axes[MODEL].choice[i].flags)) return false;
     if (a == MODEL && b == ADAPTERS && k)
         return !strstr(axes[MODEL].choice[i].flags, "--num-experts") && !strstr(axes[MODEL].choice[i].flags, "BERT");
+    if (a == EXPERTS && b == ADAPTERS && k) return !i; /* as their models */
     if (a == CLIP && b == ADAPTERS && k) return !i;
     if (a == ADAPTERS && b == OFFLOAD && k) return !i;
     if (a == MODEL && b == ROUTING && k) return are_passed_by(axes[MODEL].choice[i].flags, k);
@@ -540,23 +541,64 @@ static inline int new_pairs(pairs *p, const layout_case *c, bool take)
     return n;
 }
 
-/* The next case of the sample: of many at random the one with the most new pairs. */
+/* Below n. */
+static inline int draw_below(const tx_rng *rng, uint64_t *drawn, int n)
+{
+    uint32_t w[4];
+    tx_rng_u32x4(rng, (*drawn)++, w);
+    return (int)(w[0] % (uint32_t)n);
+}
+
+/* Two choices that have not met. */
+typedef struct choice_pair {
+    int a, i, b, k;
+} choice_pair;
+
+/* @nth of those that have not met, below p->left */
+static inline choice_pair pair_left(const pairs *p, int nth)
+{
+    for (int a = 0; a < N_AXES; a++)
+        for (int b = a + 1; b < N_AXES && is_free(p, a); b++)
+            for (int i = p->first[a]; i < p->n[a] && is_free(p, b); i++)
+                for (int k = p->first[b]; k < p->n[b]; k++)
+                    if (!p->met[a][i][b][k] && go_together(a, i, b, k) && !nth--) return (choice_pair){ a, i, b, k };
+    fail_msg("fewer pairs are left than are counted");
+    return (choice_pair){ 0 };
+}
+
+/* Choices at random that go with the pair and with each other. false: none is left for an axis. */
+static inline bool draw_case(layout_case *c, const pairs *p, const choice_pair *with, const tx_rng *rng,
+                             uint64_t *drawn)
+{
+    bool is_set[N_AXES] = { [0] = false };
+    is_set[with->a] = is_set[with->b] = true;
+    c->at[with->a] = with->i;
+    c->at[with->b] = with->k;
+    for (int a = 0; a < N_AXES; a++) {
+        int n = p->n[a] - p->first[a], at = is_set[a] || n == 1 ? 0 : draw_below(rng, drawn, n);
+        bool fits = is_set[a];
+        for (int turn = 0; turn < n && !fits; turn++) {
+            c->at[a] = p->first[a] + (at + turn) % n;
+            fits = true;
+            for (int b = 0; b < N_AXES && fits; b++) fits = !is_set[b] || go_together(a, c->at[a], b, c->at[b]);
+        }
+        if (!fits) return false;
+        is_set[a] = true;
+    }
+    return true;
+}
+
+/* The next case of the sample: of many at random, which have a pair that none before had, the one with the most. */
 static inline layout_case next_of_sample(pairs *p, const tx_rng *rng, uint64_t *drawn)
 {
-    layout_case best = { 0 };
-    int most = -1;
+    const choice_pair new = pair_left(p, draw_below(rng, drawn, p->left));
+    layout_case best = { 0 }, c;
+    int most = 0;
     for (int tries = 0; tries < 300; tries++) {
-        layout_case c;
-        do
-            for (int a = 0; a < N_AXES; a++) {
-                uint32_t w[4] = { 0 };
-                if (is_free(p, a)) tx_rng_u32x4(rng, (*drawn)++, w);
-                c.at[a] = p->first[a] + (int)(w[0] % (uint32_t)(p->n[a] - p->first[a]));
-            }
-        while (!is_possible(&c));
-        int n = new_pairs(p, &c, false);
+        int n = draw_case(&c, p, &new, rng, drawn) ? new_pairs(p, &c, false) : 0;
         if (n > most) most = n, best = c;
     }
+    if (!most) fail_msg("axes %d and %d: no combination has choices %d and %d", new.a, new.b, new.i, new.k);
     new_pairs(p, &best, true);
     return best;
 }
