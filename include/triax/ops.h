@@ -226,21 +226,27 @@ typedef struct tx_rope_args {
 enum { TX_MAX_ROT = 512 };
 TX_API tx_status tx_op_rope(tx_ctx *c, const tx_rope_args *a);
 
+/* Which positions of a sample the rows of a tensor have, where ranks divide samples: two runs of neighbours at most.
+ * Row i has position  first + i,  and from row `turn` on  first + i + jump.  All zero: row i has position i. */
+typedef struct tx_position_runs {
+    int64_t first, turn, jump; /* not negative */
+} tx_position_runs;
+
 /* A dropout mask that depends on global coordinates only. Element e of the stream is kept iff
  *  tx_rng_u16(&rng, e) >= drop, with drop = round(p 65536), and scaled by 65536 / (65536 - drop); drop 0 keeps all. For
- *  activations e = ((sample + i_b) s_global + first_s + i_s) h + i_h, or, of some columns of more, with `columns` in
+ *  activations e = ((sample + i_b) s_global + position of i_s) h + i_h, or, of some columns of more, with `columns` in
  * the place of h and first_column + i_h in that of i_h; for attention probabilities of head i_n of this call, query
  * position q (= i + sk - sq) and key k:  e = (((sample + i_b) n_heads + first_head + i_n) s_global + q) s_global + k.
  * With drop 0 the other members are ignored. */
 typedef struct tx_dropout {
     tx_rng rng;
-    uint32_t drop;      /* 0 .. 65535, in 65536ths */
-    uint64_t sample;    /* global number of the micro-batch's first sample; sample i_b has number sample + i_b */
-    int64_t s_global;   /* sequence length of the run */
-    int64_t first_s;    /* activations: position of i_s = 0, if the sequence is split over ranks */
-    int64_t n_heads;    /* attention: heads of the whole layer, over all tensor-parallel ranks */
-    int64_t first_head; /* attention: number of this call's first head among them */
-    int64_t columns;    /* activations: all columns, where this call has some of them; 0: it has all */
+    uint32_t drop;       /* 0 .. 65535, in 65536ths */
+    uint64_t sample;     /* global number of the micro-batch's first sample; sample i_b has number sample + i_b */
+    int64_t s_global;    /* sequence length of the run */
+    tx_position_runs at; /* activations: positions of the rows, if the sequence is split over ranks */
+    int64_t n_heads;     /* attention: heads of the whole layer, over all tensor-parallel ranks */
+    int64_t first_head;  /* attention: number of this call's first head among them */
+    int64_t columns;     /* activations: all columns, where this call has some of them; 0: it has all */
     int64_t first_column;
 } tx_dropout;
 

@@ -11,6 +11,24 @@
 #include "base/rng.h"
 #include "triax/ops.h"
 
+/* The position of row i; that of the rows from row i on; and which of n rows has position p, or -1. */
+TX_DEVICE_CODE static inline int64_t tx_position_of(const tx_position_runs *r, int64_t i)
+{
+    return r->first + i + (i >= r->turn ? r->jump : 0);
+}
+static inline tx_position_runs tx_positions_from(const tx_position_runs *r, int64_t i)
+{
+    if (i >= r->turn) return (tx_position_runs){ .first = tx_position_of(r, i) };
+    return (tx_position_runs){ .first = r->first + i, .turn = r->turn - i, .jump = r->jump };
+}
+static inline int64_t tx_position_row(const tx_position_runs *r, int64_t n, int64_t p)
+{
+    int64_t i = p - r->first;
+    if (i >= 0 && i < r->turn) return i < n ? i : -1;
+    i -= r->jump;
+    return i >= r->turn && i >= 0 && i < n ? i : -1;
+}
+
 /* What a kept element is multiplied with. */
 TX_DEVICE_CODE static inline double tx_dropout_scale(const tx_dropout *m)
 {
@@ -20,7 +38,7 @@ TX_DEVICE_CODE static inline double tx_dropout_scale(const tx_dropout *m)
 /* The e of an activation row's first element, and of the probability of (query 0, key 0) of a head. */
 TX_DEVICE_CODE static inline uint64_t tx_dropout_row(const tx_dropout *m, int64_t i_s, int64_t i_b, int64_t h)
 {
-    uint64_t row = (m->sample + (uint64_t)i_b) * (uint64_t)m->s_global + (uint64_t)m->first_s + (uint64_t)i_s;
+    uint64_t row = (m->sample + (uint64_t)i_b) * (uint64_t)m->s_global + (uint64_t)tx_position_of(&m->at, i_s);
     return row * (uint64_t)(m->columns ? m->columns : h) + (uint64_t)m->first_column;
 }
 TX_DEVICE_CODE static inline uint64_t tx_dropout_head(const tx_dropout *m, int64_t i_b, int64_t i_n)
@@ -125,7 +143,7 @@ typedef enum tx_drop_policy {
  * softmax of those k logits alone (Mixtral arXiv:2401.04088); renormalise: divided by their sum over what has not been
  * dropped, which is at least eps of fp32; and all times `scale`. With a capacity an expert takes at most so many
  * tokens. Random numbers are elements t' E + e of random.rng, t' being the token's number in the run: of row i_s b +
- * i_b (random.sample + i_b) random.s_global + random.first_s + i_s. */
+ * i_b (random.sample + i_b) random.s_global + position of i_s. */
 enum { TX_MAX_CHOICES = 64 }; /* k is at most that */
 typedef enum tx_router_score { TX_ROUTER_SOFTMAX, TX_ROUTER_SIGMOID } tx_router_score;
 typedef struct tx_router {

@@ -105,10 +105,13 @@ typedef struct tx_volume_teacher {
 
 /* What the formulas are about, on one rank. */
 typedef struct tx_volume_sizes {
-    int t, p, r;      /* tensor ranks, pipeline stages, data ranks */
-    int near, far;    /* data ranks of a row, and rows; 1: there are no rows */
-    bool mics;        /* the ranks of a row divide all among them */
-    int e, r_experts; /* ranks that divide experts, and that have the same ones; 1 where they are not divided */
+    int t, p, c;        /* tensor ranks, pipeline stages, ranks that divide positions */
+    int r;              /* ranks that have the same parameters: the latter times data ranks */
+    int64_t heads_sent; /* where these exchange heads: elements of q, k, v and o of a position that they send, each's
+                           own, too */
+    int near, far;      /* data ranks of a row, and rows; 1: there are no rows */
+    bool mics;          /* the ranks of a row divide all among them */
+    int e, r_experts;   /* ranks that divide experts, and that have the same ones; 1 where they are not divided */
     int stage;
     bool sequence;
     int64_t s, b, h;

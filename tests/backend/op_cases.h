@@ -264,9 +264,11 @@ static void dropout(tx_ctx *c, const int64_t *p, results *o)
     int64_t s = p[0], b = p[1], h = p[2];
     tx_tensor x = RAND(V, s, b, h), residual = RAND(S, s, b, h), y = ZEROS(S, s, b, h), dy = RAND(S, s, b, h),
               dx = ZEROS(V, s, b, h);
-    tx_dropout mask = {
-        .rng = { 0x123456789abcdefull, 77, 5 }, .drop = (uint32_t)p[3], .sample = 1000, .s_global = s + 3, .first_s = 2
-    };
+    tx_dropout mask = { .rng = { 0x123456789abcdefull, 77, 5 },
+                        .drop = (uint32_t)p[3],
+                        .sample = 1000,
+                        .s_global = s + 3,
+                        .at = { .first = 1, .turn = s / 2, .jump = 2 } };
     if (!p[4]) residual.data = NULL;
     RUN(c, dropout_add_fwd, .y = y, .x = x, .residual = residual, .mask = mask);
     RUN(c, dropout_add_bwd, .dx = dx, .dy = dy, .mask = mask);

@@ -332,7 +332,7 @@ static void test_dropout(void **state)
                        RAND(t, 4, 2, 5),
                        RAND(t, 4, 2, 5),
                        RAND(t, 4, 2, 5),
-                       { .rng = { 5, 6, 7 }, .drop = 20000, .sample = 3, .s_global = 9, .first_s = 2 } };
+                       { .rng = { 5, 6, 7 }, .drop = 20000, .sample = 3, .s_global = 9, .at = { .first = 2 } } };
     dropout_loss(&k);
     tx_tensor dx = ZEROS(t, 4, 2, 5);
     RUN(&ctx, dropout_add_bwd, .dx = dx, .dy = k.dy, .mask = k.mask);
@@ -352,7 +352,7 @@ static void test_dropout(void **state)
         }
     tx_dropout part = k.mask;
     part.sample += 1;
-    part.first_s += 1;
+    part.at.first += 1;
     RUN(&ctx, dropout_add_fwd, .y = y, .x = x, .residual = res, .mask = part);
     for (int64_t i = 0; i < 3; i++)
         for (int64_t j = 0; j < 5; j++)
