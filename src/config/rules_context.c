@@ -66,9 +66,9 @@ static void rule_context_is_built(const tx__check *k)
 {
     const tx_config *c = k->c;
     if (!is_divided(k)) return;
-    if (!k->bad->cp_comm_type && tx_config_cp_comm(c) != TX_CP_COMM_A2A)
-        tx__violate(k->v, "--context-parallel-size %lld: --cp-comm-type %s is not built yet: give a2a",
-                    (long long)c->context_parallel_size, tx_cp_comm_word(tx_config_cp_comm(c)));
+    if (!k->bad->cp_comm_type && tx_config_cp_comm(c) == TX_CP_COMM_A2A_P2P)
+        tx__violate(k->v, "--context-parallel-size %lld: --cp-comm-type a2a+p2p is not built yet: give p2p or a2a",
+                    (long long)c->context_parallel_size);
     const struct {
         bool given;
         const char *what;

@@ -239,6 +239,32 @@ static void add_heads(terms *t, const tx_volume_sizes *z)
     }
 }
 
+/* Keys and values of a rank's positions, which are sent on c-1 times, or gathered; and their gradients. */
+static void add_keys(terms *t, const tx_volume_sizes *z)
+{
+    static const struct row {
+        tx_comm_op op;
+        const char *what;
+        int times;
+        bool again;
+    } rows[2][4] = { { { TX_COMM_SEND, "c-1 times b s k,v / c a layer, forward", 1, false },
+                       { TX_COMM_SEND, "c-1 times b s k,v and dk,dv / c a layer, backward", 2, false },
+                       { TX_COMM_SEND, "c-1 times b s k,v / c a layer, forward again", 1, true } },
+                     { { TX_COMM_REDUCE_SCATTER, "b s dk,dv a layer, backward", 1, false },
+                       { TX_COMM_ALL_GATHER, "b s k,v a layer, forward", 1, false },
+                       { TX_COMM_ALL_GATHER, "b s k,v a layer, backward", 1, false },
+                       { TX_COMM_ALL_GATHER, "b s k,v a layer, forward again", 1, true } } };
+    int64_t each = z->b * z->s * z->keys_sent * z->value * (z->keys_gathered ? z->c : 1);
+    for (int i = 0; i < 4; i++) {
+        const struct row *r = &rows[z->keys_gathered][i];
+        int64_t calls = z->n_micro * (r->again ? z->n_again : z->n_layers) * r->times;
+        if (!z->keys_gathered) calls *= z->c - 1;
+        if (!calls) continue;
+        TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
+        t->term[t->n++] = (tx_volume_term){ TX_GROUP_CONTEXT, r->op, r->what, { calls, calls * each } };
+    }
+}
+
 /* What ranks share, and among which. */
 typedef struct sharing {
     int group, n;
@@ -469,6 +495,7 @@ int tx_volume_terms(const tx_volume_sizes *z, tx_volume_term term[TX_VOLUME_MAX_
     if (z->teacher.h) add_teacher(&t, z);
     if (z->e > 1) add_experts(&t, z);
     if (z->c > 1 && z->heads_sent) add_heads(&t, z);
+    if (z->c > 1 && z->keys_sent) add_keys(&t, z);
     if (z->t > 1) add_split_matrices(&t, z);
     for (int k = 0; k < TX_N_SHARED; k++) {
         sharing s = sharing_of(z, k);

@@ -401,6 +401,14 @@ static int64_t norm_size(const tx_model *m, const tx_config *cfg)
     return beta ? 2 * m->hidden : m->hidden;
 }
 
+/* tx_volume_sizes.keys_sent */
+static int64_t keys_sent(const tx_model *m, const tx_config *cfg, const tx_grid *g)
+{
+    enum tx_cp_comm how = tx_config_cp_comm(cfg);
+    bool travel = how == TX_CP_COMM_P2P || how == TX_CP_COMM_ALLGATHER;
+    return travel ? 2 * (m->n_groups / tx_grid_size(g, TX_AXIS_TENSOR)) * m->head_dim : 0;
+}
+
 /* tx_volume_sizes.heads_sent */
 static int64_t heads_sent(const tx_model *m, const tx_config *cfg, const tx_grid *g)
 {
@@ -427,6 +435,8 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
         .r = tx_grid_sharers(g),
         .c = tx_grid_size(g, TX_AXIS_CONTEXT),
         .heads_sent = heads_sent(m, cfg, g),
+        .keys_sent = keys_sent(m, cfg, g),
+        .keys_gathered = tx_config_cp_comm(cfg) == TX_CP_COMM_ALLGATHER,
         .near = tx_comm_size(tx_grid_group(g, TX_GROUP_NEAR)),
         .far = tx_comm_size(tx_grid_group(g, TX_GROUP_FAR)),
         .mics = z->mics,

@@ -55,7 +55,8 @@ static const struct {
     { GOOD A2A(2) "--world-size 3",
       "world size (3) is not divisible by --tensor-model-parallel-size 1 times --pipeline-model-parallel-size 1 times "
       "--context-parallel-size 2; try --world-size 2 or 4" },
-    { GOOD "--context-parallel-size 2", "--context-parallel-size 2: --cp-comm-type p2p is not built yet: give a2a" },
+    { GOOD "--context-parallel-size 2 --cp-comm-type a2a+p2p",
+      "--context-parallel-size 2: --cp-comm-type a2a+p2p is not built yet: give p2p or a2a" },
     { GOOD A2A(2) "--num-experts 4",
       "--context-parallel-size 2: layers with experts see whole samples: leave it out, or --num-experts" },
 };
