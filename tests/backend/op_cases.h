@@ -277,11 +277,17 @@ static void dropout(tx_ctx *c, const int64_t *p, results *o)
     o->r[o->n - 1].same_zeros = true;
 }
 
-/* [s, b] with a document's beginning every `length` positions, in sample 1 one later, ...; 0: absent */
+/* [s, b] with a document's beginning every `length` positions, in sample 1 one later, ...; 0: absent; below 0: each
+ * position sees keys from anywhere on, in runs of -length positions that see none before theirs */
 static tx_tensor documents(int64_t s, int64_t b, int64_t length)
 {
     tx_tensor x = ZEROS(TX_I32, s, b);
     if (!length) x.data = NULL;
+    for (int64_t i = 0; i < s * b && length < 0; i++) {
+        int64_t at = i / b, begin = at - at % -length;
+        ((int32_t *)x.data)[i] = (int32_t)(begin + (at * at + i % b) % (at - begin + 1));
+    }
+    if (length < 0) return x;
     for (int64_t i = 0; i < s && length; i++)
         for (int64_t j = 0; j < b; j++) ((int32_t *)x.data)[i * b + j] = (int32_t)(i < j ? 0 : i - (i - j) % length);
     return x;
@@ -1263,6 +1269,9 @@ static const op_case cases[] = {
     { "attention s=70, documents of 5", attention, { 70, 3, 2, 2, 16, true, 0, 5 } },
     { "attention s=200, documents of 130", attention, { 200, 2, 1, 1, 64, true, 0, 130 } },
     { "attention s=256, documents of 64, dropout", attention, { 256, 3, 1, 2, 16, true, 6554, 64 } },
+    { "attention s=330, documents of 150", attention, { 330, 2, 2, 2, 16, true, 6554, 150 } },
+    { "attention s=290, from anywhere on", attention, { 290, 2, 1, 2, 32, true, 0, -290 } },
+    { "attention s=150, from anywhere on, in runs", attention, { 150, 2, 1, 2, 16, true, 6554, -70 } },
     { "attention s=100, documents of 7, all keys", attention, { 100, 1, 2, 1, 16, false, 0, 7 } },
     { "attention s=33 d=32 groups, dropout", attention, { 33, 2, 2, 2, 32, true, 6554 } },
     { "attention s=100 d=128 groups", attention, { 100, 1, 1, 2, 128, true, 0 } },
@@ -1283,6 +1292,7 @@ static const op_case cases[] = {
     { "kind attention s=17, window of 3", kind_attention, { 17, 2, 2, 2, 20, 0, 0, 0, 3, 0, 0 } },
     { "kind attention s=130, window of 64", kind_attention, { 130, 2, 2, 1, 64, 0, 0, 0, 64, 0, 0 } },
     { "kind attention s=200, window of 65, dropout", kind_attention, { 200, 1, 1, 2, 80, 6554, 0, 0, 65, 0, 0 } },
+    { "kind attention s=330, window of 100", kind_attention, { 330, 1, 1, 2, 32, 0, 0, 0, 100, 0, 1 } },
     { "kind attention s=200, window of 20, documents", kind_attention, { 200, 2, 2, 1, 32, 0, 50, 0, 20, 0, 0 } },
     { "kind attention s=130, window of 40, leaning", kind_attention, { 130, 1, 3, 2, 64, 0, 0, 12, 40, 0, 0 } },
     { "kind attention s=70, window of 300", kind_attention, { 70, 1, 1, 2, 128, 0, 0, 0, 300, 0, 0 } },
@@ -1319,6 +1329,7 @@ static const op_case cases[] = {
     { "max_logits s=200 d=128, all keys", max_logits, { 200, 1, 1, 2, 128, false } },
     { "max_logits s=20 d=256", max_logits, { 20, 1, 2, 1, 256, true } },
     { "max_logits s=100 d=16, documents of 30", max_logits, { 100, 3, 2, 2, 16, true, 30 } },
+    { "max_logits s=150, from anywhere on", max_logits, { 150, 2, 2, 2, 16, true, -70 } },
     { "max_logits s=70 d=67, padded", max_logits, { 70, 7, 1, 2, 67, false, 0, true } },
     { "max_logits s=130, window of 30", max_logits, { 130, 2, 2, 2, 64, true, 0, false, 30 } },
     { "max_logits s=100, window of 30, documents", max_logits, { 100, 2, 2, 1, 32, true, 50, false, 30 } },

@@ -3,6 +3,8 @@
  * thread counts; and what does not depend on a dtype. */
 #include "backend/op_cases.h"
 
+#include "backend/documents_cases.h"
+
 static void test_generic(void **state)
 {
     (void)state;
@@ -40,6 +42,14 @@ static void test_padding(void **state)
     run_padding("generic");
     run_padding("avx2");
     run_padding("avx512");
+}
+
+static void test_documents(void **state)
+{
+    (void)state;
+    run_documents("generic");
+    run_documents("avx2");
+    run_documents("avx512");
 }
 
 static void test_gemm(void **state)
@@ -274,6 +284,7 @@ int main(void)
         cmocka_unit_test(test_avx512_bf16),
         cmocka_unit_test(test_many_threads),
         cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_documents),
         cmocka_unit_test(test_gemm),
         cmocka_unit_test(test_gemm_many_shapes),
         cmocka_unit_test(test_functions),

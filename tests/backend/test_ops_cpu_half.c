@@ -6,6 +6,8 @@
 
 #include "backend/op_cases.h"
 
+#include "backend/documents_cases.h"
+
 static const tx_dtype half[] = { TX_BF16, TX_F16 };
 
 /* All cases, for both types, with a stream of fp32 or of the values' type. */
@@ -56,6 +58,18 @@ static void test_padding(void **state)
         run_padding("avx2");
         run_padding("avx512");
         run_padding("avx512_bf16");
+    }
+}
+
+static void test_documents(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        V = half[i];
+        run_documents("generic");
+        run_documents("avx2");
+        run_documents("avx512");
+        run_documents("avx512_bf16");
     }
 }
 
@@ -202,11 +216,17 @@ static int without_avx512(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_generic),      cmocka_unit_test(test_avx2),
-        cmocka_unit_test(test_avx512),       cmocka_unit_test(test_avx512_bf16),
-        cmocka_unit_test(test_padding),      cmocka_unit_test(test_gemm),
-        cmocka_unit_test(test_gemm_pieces),  cmocka_unit_test(test_gemm_middle_pieces),
-        cmocka_unit_test(test_conversions),  cmocka_unit_test(test_special_values),
+        cmocka_unit_test(test_generic),
+        cmocka_unit_test(test_avx2),
+        cmocka_unit_test(test_avx512),
+        cmocka_unit_test(test_avx512_bf16),
+        cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_documents),
+        cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_gemm_pieces),
+        cmocka_unit_test(test_gemm_middle_pieces),
+        cmocka_unit_test(test_conversions),
+        cmocka_unit_test(test_special_values),
         cmocka_unit_test(test_every_op_ran), /* last */
     };
     int failed = without_avx512();

@@ -2,7 +2,10 @@
  *
  *  Forward: a thread takes a run of query heads and packs k and v again only where the group changes. Backward: it
  * takes a run of groups, because all query heads of a group add to one dk and dv. Both runs have all samples of a head
- * side by side, so that short ones and long ones are spread. Keys that pad are not among those that a head is given. */
+ * side by side, so that short ones and long ones are spread. Keys that pad are not among those that a head is given.
+ *
+ *  A row of documents is cut into them (`piece`), and each is as a sample of its own: it costs what it would cost
+ * alone, and has the bits that it would have at the beginning of a row. */
 #include <math.h>
 #include <string.h>
 
@@ -27,7 +30,7 @@ static room fwd_room(const tx_attention_fwd_args *a)
 {
     int64_t sk = a->k.dim[0], d = a->k.dim[3];
     if (in_place(a)) return (room){ 0, tx__attn_few_work(sk, d) };
-    return (room){ tx__attn_fwd_packed(sk, d), tx__attn_fwd_work(d) };
+    return (room){ tx__attn_fwd_packed(sk, d), tx__attn_fwd_work(a->q.dim[0], d) };
 }
 
 /* Work of one query head, in elements touched. */
@@ -71,16 +74,63 @@ static float sink_of(const tx_attention_kind *k, int64_t i_n)
     return k->sink.dtype == TX_F16 ? tx_f16_to_f32(((const uint16_t *)x)[i_n]) : ((const float *)x)[i_n];
 }
 
-/* With a past and a window: keys that no query of the call sees, whole blocks of them, as if they were not there. */
-static void leave_keys_out(tx__attn *h)
+/* Queries of a head, and all keys that they see. */
+typedef struct piece {
+    tx__range q, k;
+} piece;
+
+/* A head's piece, as if the others were not there. */
+static tx__attn cut(tx__attn h, piece p)
 {
-    int64_t size = (int64_t)tx_dtype_size(h->dtype);
+    int64_t size = (int64_t)tx_dtype_size(h.dtype), i = p.q.lo, j = p.k.lo;
+    h.q = (const char *)h.q + i * h.q_s * size;
+    h.o = (char *)h.o + i * h.o_s * size;
+    h.k = (const char *)h.k + j * h.k_s * size;
+    h.v = (const char *)h.v + j * h.v_s * size;
+    if (h.dq) {
+        h.dq = (char *)h.dq + i * h.dq_s * size;
+        h.do_ = (const char *)h.do_ + i * h.do_s * size;
+        h.dk = (char *)h.dk + j * h.dk_s * size;
+        h.dv = (char *)h.dv + j * h.dv_s * size;
+    }
+    if (h.lse) h.lse += i;
+    if (h.first_key) h.first_key += i * h.first_key_s;
+    h.first_key_at += j;
+    h.e += (uint64_t)j * (h.e_row + 1);
+    h.q0 += i - j;
+    h.sq = p.q.hi - i;
+    h.sk = p.k.hi - j;
+    return h;
+}
+
+/* The pieces of a head, from the last one on: none sees a key of another. A piece ends where its keys do, and begins
+ * where what sees them does, so keys that nobody sees are some piece's, too. Before the first one: no_piece.   False:
+ * there are no more */
+static piece no_piece(const tx__attn *h)
+{
+    return (piece){ { h->sq, h->sq }, { h->sk, h->sk } };
+}
+
+static bool next_piece(const tx__attn *h, piece *p)
+{
+    int64_t end = p->q.lo, keys = p->k.lo, least = keys;
+    if (!end) return false;
+    *p = (piece){ { 0, end }, { 0, keys } };
+    if (!h->first_key || !h->causal) return true;
+    for (int64_t i = end - 1, seen = tx__attn_end(h, i); i; i--) {
+        least = tx__cpu_min(least, tx__attn_begin(h, i));
+        if (least < tx__attn_end(h, i - 1) || least >= seen) continue;
+        *p = (piece){ { i, end }, { least, keys } };
+        return true;
+    }
+    return true;
+}
+
+/* With a past and a window: keys that no query of the call sees, whole blocks of them, are left out. */
+static tx__attn leave_keys_out(const tx__attn *h)
+{
     int64_t n = tx__window_begin(h->window, h->q0) / TX__ATTN_K * TX__ATTN_K;
-    h->k = (const char *)h->k + n * h->k_s * size;
-    h->v = (const char *)h->v + n * h->v_s * size;
-    h->e += (uint64_t)n * (h->e_row + 1);
-    h->sk -= n;
-    h->q0 -= n;
+    return cut(*h, (piece){ { 0, h->sq }, { n, h->sk } });
 }
 
 static tx__attn fwd_head(const tx_attention_fwd_args *a, int64_t i_b, int64_t g, int64_t r, const tx__drop *drop)
@@ -115,7 +165,7 @@ static tx__attn fwd_head(const tx_attention_fwd_args *a, int64_t i_b, int64_t g,
                       .softcap = (float)a->kind.softcap,
                       .has_sink = tx_has_sink(&a->kind),
                       .sink = sink_of(&a->kind, i_n) };
-    if (a->past.n.data && a->kind.window && !a->first_key.data) leave_keys_out(&head);
+    if (a->past.n.data && a->kind.window && !a->first_key.data) return leave_keys_out(&head);
     return head;
 }
 
@@ -133,15 +183,20 @@ tx_status tx__cpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void 
     for (int t = 0; t < parts; t++) {
         tx__range range = tx__cpu_part(n, 1, parts, t);
         float *packed = (float *)scratch + t * (size.packed + size.work), *work = packed + size.packed;
-        for (int64_t i = range.lo; i < range.hi; i++) {
+        for (int64_t i = range.lo, n_r; i < range.hi; i += n_r) {
             int64_t i_b = i / heads % b, g = i / heads / b, r = i % heads; /* each thread has some heads of all b */
+            n_r = tx__cpu_min(heads - r, range.hi - i);
             tx__attn head = fwd_head(a, i_b, g, r, &drop);
-            if (in_place(a)) {
+            for (int64_t j = 0; in_place(a) && j < n_r; j++) {
+                head = fwd_head(a, i_b, g, r + j, &drop);
                 k->attn_fwd_few(&head, work);
-                continue;
             }
-            if (i == range.lo || r == 0) k->attn_pack_fwd(&head, packed);
-            k->attn_fwd(&head, packed, work);
+            for (piece p = no_piece(&head); !in_place(a) && next_piece(&head, &p);)
+                for (int64_t j = 0; j < n_r; j++) {
+                    tx__attn part = cut(fwd_head(a, i_b, g, r + j, &drop), p);
+                    if (!j) k->attn_pack_fwd(&part, packed);
+                    k->attn_fwd(&part, packed, work);
+                }
         }
     }
     return TX_OK;
@@ -191,7 +246,7 @@ tx_status tx__cpu_attention_join(tx_ctx *c, const tx_attention_join_args *a, voi
 static int64_t max_parts_room(const tx_max_logits_args *a)
 {
     int64_t d = a->k.dim[3];
-    return tx__attn_fwd_packed(a->k.dim[0], d) + tx__attn_fwd_work(d);
+    return tx__attn_fwd_packed(a->k.dim[0], d) + tx__attn_fwd_work(1, d);
 }
 
 static int64_t n_heads_of(const tx_max_logits_args *a)
@@ -233,6 +288,7 @@ tx_status tx__cpu_max_logits(tx_ctx *c, const tx_max_logits_args *a, void *scrat
                                     .part = { a->k_at, a->q_at, part.is }
     };
     int64_t b = a->q.dim[1], heads = a->q.dim[3], n = n_heads_of(a), room_size = max_parts_room(a);
+    const int64_t packed_size = tx__attn_fwd_packed(a->k.dim[0], a->k.dim[3]);
     float *of_head = (float *)scratch + max_parts(c, a) * room_size, *max = a->max.data;
     int parts = max_parts(c, a);
 #pragma omp parallel for schedule(static) num_threads(parts)
@@ -242,8 +298,12 @@ tx_status tx__cpu_max_logits(tx_ctx *c, const tx_max_logits_args *a, void *scrat
         for (int64_t i = range.lo; i < range.hi; i++) {
             tx__attn head = fwd_head(&as, i / heads % b, i / heads / b, i % heads, NULL);
             if (a->n_keys.data) head.sq = tx__keys_of(&queries, i / heads % b);
-            if (i == range.lo || i % heads == 0) k->attn_pack_keys(&head, packed);
-            of_head[i] = k->attn_max(&head, packed, packed + tx__attn_fwd_packed(a->k.dim[0], head.d));
+            of_head[i] = 0;
+            for (piece p = no_piece(&head); next_piece(&head, &p);) {
+                tx__attn one = cut(head, p);
+                if (i == range.lo || i % heads == 0 || one.sq < head.sq) k->attn_pack_keys(&one, packed);
+                of_head[i] = fmaxf(of_head[i], k->attn_max(&one, packed, packed + packed_size));
+            }
         }
     }
     for (int64_t i = 0; i < n; i++) {
@@ -283,7 +343,7 @@ tx_status tx__cpu_cache_append(tx_ctx *c, const tx_cache_append_args *a, void *s
 static room bwd_room(const tx_attention_bwd_args *a)
 {
     int64_t s = a->k.dim[0], d = a->k.dim[3];
-    return (room){ tx__attn_bwd_packed(s, d), tx__attn_bwd_work(d) };
+    return (room){ tx__attn_bwd_packed(s, d), tx__attn_bwd_work(a->q.dim[0], d) };
 }
 
 static int bwd_parts(const tx_ctx *c, const tx_attention_bwd_args *a)
@@ -352,14 +412,20 @@ tx_status tx__cpu_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a, void 
         tx__range range = tx__cpu_part(n, 1, parts, t);
         float *packed = (float *)scratch + t * (size.packed + size.work), *work = packed + size.packed;
         for (int64_t i = range.lo; i < range.hi; i++) {
-            tx__attn head = bwd_head(a, i % b, i / b, 0, &drop);
-            k->attn_pack_bwd(&head, packed);
-            for (int64_t r = 0; r < heads; r++) {
-                head = bwd_head(a, i % b, i / b, r, &drop);
-                if (a->dsink.data) head.dsink = dsink + (i / b * heads + r) * b + i % b;
-                k->attn_bwd(&head, packed, work);
+            const tx__attn head = bwd_head(a, i % b, i / b, 0, &drop);
+            float *of_sink = a->dsink.data ? dsink + i / b * heads * b + i % b : NULL, more;
+            for (int64_t r = 0; of_sink && r < heads; r++) of_sink[r * b] = 0;
+            for (piece p = no_piece(&head); next_piece(&head, &p);) {
+                tx__attn part = cut(head, p);
+                k->attn_pack_bwd(&part, packed);
+                for (int64_t r = 0; r < heads; r++) {
+                    part = cut(bwd_head(a, i % b, i / b, r, &drop), p);
+                    if (of_sink) part.dsink = &more;
+                    k->attn_bwd(&part, packed, work);
+                    if (of_sink) of_sink[r * b] += more;
+                }
+                k->attn_unpack_bwd(&part, packed);
             }
-            k->attn_unpack_bwd(&head, packed);
             clear_padding(a, &head);
         }
     }

@@ -26,7 +26,7 @@
 #include "backend/cpu/isa/isa.h"
 #include "backend/cpu/isa/vmath.h"
 
-enum { BQ = TX__ATTN_Q, BK = TX__ATTN_K, AHEAD = 8 /* rows */ };
+enum { BQ = TX__ATTN_Q, BK = TX__ATTN_K, ABREAST = TX__ATTN_ABREAST, AHEAD = 8 /* rows */ };
 static const float MASKED = -1e30f; /* a score that is not there: its exp is exactly 0, and it makes no NaN */
 
 static inline int64_t min(int64_t a, int64_t b)
@@ -399,29 +399,16 @@ static void transpose(const tx__attn *a, float *dst, float *src)
 
 /* ---- blocks of scores ---- */
 
-/* How many keys query i of this call sees. */
-static inline int64_t n_seen(const tx__attn *a, int64_t i)
-{
-    return a->causal ? max(0, min(i + 1 + a->q0, a->sk)) : a->sk;
-}
-
-/* The first key that query i sees. */
-static inline int64_t first_seen(const tx__attn *a, int64_t i)
-{
-    int64_t first = a->first_key ? max(0, a->first_key[i * a->first_key_s] - a->first_key_at) : 0;
-    return a->window ? max(first, i + a->q0 - a->window) : first;
-}
-
 /* The first block of keys that one of the queries i0 .. i0 + rows sees. */
 static int64_t first_block(const tx__attn *a, int64_t i0, int64_t rows)
 {
-    int64_t first = first_seen(a, i0);
-    for (int64_t i = 1; a->first_key && i < rows; i++) first = min(first, first_seen(a, i0 + i));
+    int64_t first = tx__attn_begin(a, i0);
+    for (int64_t i = 1; a->first_key && i < rows; i++) first = min(first, tx__attn_begin(a, i0 + i));
     return first / BK * BK;
 }
 
 /* A block of scores: of the queries i0 .. i0 + rows, and of n keys from `first` on, with padding `padded` keys. Query
- * i0 + i sees the block's keys j < i + off. */
+ * i0 + i sees the block's keys j < i + off. Queries after the last one that sees any of them are left out. */
 typedef struct block {
     int64_t i0, rows, first, n, padded, off;
 } block;
@@ -429,6 +416,7 @@ typedef struct block {
 static block block_of(const tx__attn *a, int64_t i0, int64_t rows, int64_t first)
 {
     int64_t n = min(BK, a->sk - first);
+    while (rows && tx__attn_begin(a, i0 + rows - 1) >= first + n) rows--;
     return (block){ i0, rows, first, n, tx__lanes(n), a->causal ? i0 + 1 + a->q0 - first : n };
 }
 
@@ -465,7 +453,7 @@ static void score_block(const tx__attn *a, const block *b, float *p, float *slop
     multiply_scores(a, late_scale(a), (extent){ b->off, b->rows, b->padded }, q,
                     kt + b->first * tx__lanes(units(a, a->d)), p);
     for (int64_t i = 0; i < b->rows; i++) {
-        int64_t seen = reach(b, i), hidden = min(first_seen(a, b->i0 + i) - b->first, seen);
+        int64_t seen = reach(b, i), hidden = min(tx__attn_begin(a, b->i0 + i) - b->first, seen);
         if (a->softcap > 0) cap_scores(p + i * BK, slope ? slope + i * BK : NULL, tx__lanes(seen), a->softcap);
         if (a->slope > 0) lean(p + i * BK, seen, a->slope, b->first - b->i0 - i - a->q0);
         for (int64_t j = 0; j < hidden; j++) p[i * BK + j] = MASKED;
@@ -545,43 +533,72 @@ static void online_softmax(const block *b, float *p, so_far w, float *o, int64_t
     }
 }
 
-/* Queries i0 .. i0 + rows. */
-static void fwd_block(const tx__attn *a, const float *packed, float *work, int64_t i0, int64_t rows)
+/* A block of queries on its way through the keys that one of them sees, from `first` to `end`. */
+typedef struct fwd_queries {
+    int64_t i0, rows, first, end;
+    float *q, *o;
+    so_far so_far;
+} fwd_queries;
+
+static fwd_queries begin_fwd(const tx__attn *a, float *room, int64_t i0)
 {
-    int64_t ld = tx__lanes(a->d), seen = n_seen(a, i0 + rows - 1);
-    const float *kt = packed, *v = packed + tx__lanes(a->sk) * ld;
-    float *q = work, *o = q + BQ * ld, *p = o + BQ * ld, *z = p + BQ * BK, *state = z + BQ * BK;
+    const int64_t rows = min(BQ, a->sq - i0), ld = tx__lanes(a->d);
+    float *o = room + BQ * ld, *state = o + BQ * ld;
     const so_far w = { state, state + BQ, state + 2 * BQ };
-    pack_rows(a, q, a->q, (row_range){ i0 * a->q_s, a->q_s, rows }, a->scale);
+    pack_rows(a, room, a->q, (row_range){ i0 * a->q_s, a->q_s, rows }, a->scale);
     memset(o, 0, (size_t)(rows * ld) * sizeof *o);
     for (int64_t i = 0; i < rows; i++) w.max[i] = a->has_sink ? a->sink : MASKED, w.sum[i] = a->has_sink ? 1 : 0;
+    return (fwd_queries){ i0, rows, first_block(a, i0, rows), tx__attn_end(a, i0 + rows - 1), room, o, w };
+}
 
-    for (int64_t first = first_block(a, i0, rows); first < seen; first += BK) {
-        const block b = block_of(a, i0, rows, first);
-        score_block(a, &b, p, NULL, q, kt);
-        if (a->drop) mask_block(a, &b, z);
-        online_softmax(&b, p, w, o, ld);
-        for (int64_t i = 0; a->drop && i < rows; i++) {
+/* The block of keys at `first`.   @p, z [BQ, BK] */
+static void fwd_block(const tx__attn *a, const float *packed, const fwd_queries *w, int64_t first, float *p, float *z)
+{
+    const int64_t ld = tx__lanes(a->d);
+    const float *v = packed + tx__lanes(a->sk) * ld;
+    const block b = block_of(a, w->i0, w->rows, first);
+    score_block(a, &b, p, NULL, w->q, packed);
+    if (a->drop) mask_block(a, &b, z);
+    online_softmax(&b, p, w->so_far, w->o, ld);
+    for (int64_t i = 0; a->drop && i < b.rows; i++) {
 #pragma omp simd
-            for (int64_t j = 0; j < b.n; j++) p[i * BK + j] *= z[i * BK + j];
-        }
-        pair_keys(a, p, p, rows, b.padded);
-        multiply_by_query(a, (extent){ b.off, rows, b.n }, p, v + first / per_unit(a) * ld, o);
+        for (int64_t j = 0; j < b.n; j++) p[i * BK + j] *= z[i * BK + j];
     }
-    for (int64_t i = 0; i < rows; i++) {
-        const bool sees = w.max[i] > MASKED;
-        const float factor = sees ? 1.0f / w.sum[i] : 1;
-        if (!sees) memset(o + i * ld, 0, (size_t)ld * sizeof *o);
+    pair_keys(a, p, p, b.rows, b.padded);
+    multiply_by_query(a, (extent){ b.off, b.rows, b.n }, p, v + first / per_unit(a) * ld, w->o);
+}
+
+static void end_fwd(const tx__attn *a, const fwd_queries *w)
+{
+    const int64_t ld = tx__lanes(a->d);
+    for (int64_t i = 0; i < w->rows; i++) {
+        const bool sees = w->so_far.max[i] > MASKED;
+        const float factor = sees ? 1.0f / w->so_far.sum[i] : 1;
+        if (!sees) memset(w->o + i * ld, 0, (size_t)ld * sizeof *w->o);
 #pragma omp simd
-        for (int64_t x = 0; x < ld; x++) o[i * ld + x] *= factor;
-        if (a->lse) a->lse[i0 + i] = sees ? w.max[i] + logf(w.sum[i]) : -INFINITY;
+        for (int64_t x = 0; x < ld; x++) w->o[i * ld + x] *= factor;
+        if (a->lse) a->lse[w->i0 + i] = sees ? w->so_far.max[i] + logf(w->so_far.sum[i]) : -INFINITY;
     }
-    scatter(a, a->o, (row_range){ i0 * a->o_s, a->o_s, rows }, o, 1.0f);
+    scatter(a, a->o, (row_range){ w->i0 * a->o_s, a->o_s, w->rows }, w->o, 1.0f);
 }
 
 void tx__k(attn_fwd)(const tx__attn *a, const float *packed, float *work)
 {
-    for (int64_t i0 = 0; i0 < a->sq; i0 += BQ) fwd_block(a, packed, work, i0, min(BQ, a->sq - i0));
+    const int64_t room = tx__attn_fwd_room(a->d);
+    float *p = work + tx__attn_abreast(a->sq) * room, *z = p + BQ * BK;
+    fwd_queries w[ABREAST];
+    for (int64_t i0 = 0; i0 < a->sq; i0 += ABREAST * BQ) {
+        int64_t first = a->sk, end = 0;
+        int n = 0;
+        for (; n < ABREAST && i0 + n * BQ < a->sq; n++) {
+            w[n] = begin_fwd(a, work + n * room, i0 + n * BQ);
+            first = min(first, w[n].first), end = max(end, w[n].end);
+        }
+        for (; first < end; first += BK)
+            for (int i = 0; i < n; i++)
+                if (first >= w[i].first && first < w[i].end) fwd_block(a, packed, &w[i], first, p, z);
+        for (int i = 0; i < n; i++) end_fwd(a, &w[i]);
+    }
 }
 
 /* What rows of a block see begins where a vector may: what they do not see is MASKED. */
@@ -598,7 +615,7 @@ float tx__k(attn_max)(const tx__attn *a, const float *packed, float *work)
     float *q = work, *p = q + BQ * tx__lanes(a->d);
     tx__vec most = { 0 };
     for (int64_t i0 = 0; i0 < a->sq; i0 += BQ) {
-        int64_t rows = min(BQ, a->sq - i0), seen = n_seen(a, i0 + rows - 1);
+        int64_t rows = min(BQ, a->sq - i0), seen = tx__attn_end(a, i0 + rows - 1);
         pack_rows(a, q, a->q, (row_range){ i0 * a->q_s, a->q_s, rows }, a->scale);
         for (int64_t first = first_block(a, i0, rows); first < seen; first += BK) {
             const block b = block_of(a, i0, rows, first);
@@ -617,7 +634,7 @@ void tx__k(attn_fwd_few)(const tx__attn *a, float *work)
     for (int64_t i = 0; i < a->sq; i++) {
         const float *q = load(a, a->q, i * a->q_s, a->d, q_room);
         float *o = place(a, a->o, i * a->o_s, room + ld), max = a->has_sink ? a->sink : MASKED, sum = 0;
-        int64_t n = n_seen(a, i), first = first_seen(a, i);
+        int64_t n = tx__attn_end(a, i), first = tx__attn_begin(a, i);
         for (int64_t j = first; j < n; j++) {
             const float *k = load(a, a->k, j * a->k_s, a->d, room);
             float score = dot(q, k, a->d) * a->scale;
@@ -699,36 +716,42 @@ static inline void shrink_by(float *ds, const float *cap, int64_t n)
     for (int64_t j = 0; j < n; j++) ds[j] *= cap[j];
 }
 
-/* What a block of queries works on. */
-typedef struct work_bwd {
+/* A block of queries on its way, as in forward. */
+typedef struct bwd_queries {
+    int64_t i0, rows, first, end;
     float *q, *do_;              /* rows */
     float *q_across, *do_across; /* for fp32 the same memory */
-    float *dq, *p, *ds, *z, *big_d;
-    float *cap; /* with a softcap: its slope at each score */
+    float *dq, *big_d;
+} bwd_queries;
+
+/* What blocks of queries have by turns, [BQ, BK] each: scores, their gradients, the dropout mask, with a softcap its
+ * slope at each score. */
+typedef struct work_bwd {
+    float *p, *ds, *z, *cap;
 } work_bwd;
 
-/* Packs queries i0 .. i0 + rows and clears their dq. */
-static work_bwd begin_bwd(const tx__attn *a, float *work, int64_t i0, int64_t rows)
+/* Packs a block's queries and clears their dq. */
+static bwd_queries begin_bwd(const tx__attn *a, float *room, int64_t i0)
 {
-    const int64_t n = BQ * tx__lanes(a->d);
-    float *p = work + 4 * n;
-    work_bwd w = { work,
-                   work + n,
-                   work,
-                   work + n,
-                   work + 3 * n,
-                   p,
-                   p + BQ * BK,
-                   p + 2 * BQ * BK,
-                   p + 3 * BQ * BK,
-                   p + 3 * BQ * BK + BQ };
-    pack_rows(a, w.q, a->q, (row_range){ i0 * a->q_s, a->q_s, rows }, a->scale);
-    pack_rows(a, w.do_, a->do_, (row_range){ i0 * a->do_s, a->do_s, rows }, 1.0f);
+    const int64_t n = BQ * tx__lanes(a->d), rows = min(BQ, a->sq - i0);
+    bwd_queries w = { .i0 = i0,
+                      .rows = rows,
+                      .first = first_block(a, i0, rows),
+                      .end = tx__attn_end(a, i0 + rows - 1),
+                      .q = room,
+                      .do_ = room + n,
+                      .q_across = room,
+                      .do_across = room + n,
+                      .dq = room + 3 * n,
+                      .big_d = room + 4 * n };
+    const row_range q = { i0 * a->q_s, a->q_s, rows }, do_ = { i0 * a->do_s, a->do_s, rows };
+    pack_rows(a, w.q, a->q, q, a->scale);
+    pack_rows(a, w.do_, a->do_, do_, 1.0f);
     if (per_unit(a) == 2) {
-        w.q_across = work + 2 * n;
+        w.q_across = room + 2 * n;
         w.do_across = w.q_across + n / 2;
-        pack_across(a, w.q_across, a->q, (row_range){ i0 * a->q_s, a->q_s, rows });
-        pack_across(a, w.do_across, a->do_, (row_range){ i0 * a->do_s, a->do_s, rows });
+        pack_across(a, w.q_across, a->q, q);
+        pack_across(a, w.do_across, a->do_, do_);
     }
     for (int64_t i = 0; i < rows; i++) {
         if (i + AHEAD < rows) foresee(a, a->o, (i0 + i + AHEAD) * a->o_s);
@@ -740,44 +763,63 @@ static work_bwd begin_bwd(const tx__attn *a, float *work, int64_t i0, int64_t ro
     return w;
 }
 
-/* Queries i0 .. i0 + rows. Where q is scaled when it is packed, dS needs no scale for dk = dSᵀ q; dq, and dk otherwise,
- * get it at the end. What they add to the gradient of the sink. */
-static double bwd_block(const tx__attn *a, const packed_bwd *packed, float *work, int64_t i0, int64_t rows)
+/* The block of keys at `first`. Where q is scaled when it is packed, dS needs no scale for dk = dSᵀ q; dq, and dk
+ * otherwise, get it at the end. */
+static void bwd_block(const tx__attn *a, const packed_bwd *packed, const bwd_queries *q, int64_t first, work_bwd w)
 {
-    const int64_t ld = tx__lanes(a->d), seen = n_seen(a, i0 + rows - 1);
-    const work_bwd w = begin_bwd(a, work, i0, rows);
-    for (int64_t first = first_block(a, i0, rows); first < seen; first += BK) {
-        const block b = block_of(a, i0, rows, first);
-        score_block(a, &b, w.p, w.cap, w.q, packed->kt);
-        multiply_scores(a, 1, (extent){ b.off, rows, b.padded }, w.do_, packed->vt + first * tx__lanes(units(a, a->d)),
-                        w.ds);
-        if (a->drop) mask_block(a, &b, w.z);
-        for (int64_t i = 0; i < rows; i++) {
-            float *p = w.p + i * BK, *ds = w.ds + i * BK;
-            softmax_bwd(p, ds, a->drop ? w.z + i * BK : NULL, tx__lanes(reach(&b, i)), a->lse[i0 + i], w.big_d[i]);
-            if (a->softcap > 0) shrink_by(ds, w.cap + i * BK, tx__lanes(reach(&b, i)));
-            clear_rest(&b, i, p);
-            clear_rest(&b, i, ds);
-        }
-        float *ds_by_query = per_unit(a) == 2 ? w.z : w.ds; /* the mask is used up */
-        pair_keys(a, ds_by_query, w.ds, rows, b.padded);
-        pair_queries(a, w.p, rows, b.padded);
-        pair_queries(a, w.ds, rows, b.padded);
-        multiply_by_key(a, (extent){ b.off, rows, b.n }, w.p, w.do_across, packed->dv + first * ld);
-        multiply_by_key(a, (extent){ b.off, rows, b.n }, w.ds, w.q_across, packed->dk + first * ld);
-        multiply_by_query(a, (extent){ b.off, rows, b.n }, ds_by_query, packed->k + first / per_unit(a) * ld, w.dq);
+    const int64_t ld = tx__lanes(a->d);
+    const block b = block_of(a, q->i0, q->rows, first);
+    const extent e = { b.off, b.rows, b.n };
+    score_block(a, &b, w.p, w.cap, q->q, packed->kt);
+    multiply_scores(a, 1, (extent){ b.off, b.rows, b.padded }, q->do_, packed->vt + first * tx__lanes(units(a, a->d)),
+                    w.ds);
+    if (a->drop) mask_block(a, &b, w.z);
+    for (int64_t i = 0; i < b.rows; i++) {
+        float *p = w.p + i * BK, *ds = w.ds + i * BK;
+        softmax_bwd(p, ds, a->drop ? w.z + i * BK : NULL, tx__lanes(reach(&b, i)), a->lse[b.i0 + i], q->big_d[i]);
+        if (a->softcap > 0) shrink_by(ds, w.cap + i * BK, tx__lanes(reach(&b, i)));
+        clear_rest(&b, i, p);
+        clear_rest(&b, i, ds);
     }
-    scatter(a, a->dq, (row_range){ i0 * a->dq_s, a->dq_s, rows }, w.dq, a->scale);
+    float *ds_by_query = per_unit(a) == 2 ? w.z : w.ds; /* the mask is used up */
+    pair_keys(a, ds_by_query, w.ds, b.rows, b.padded);
+    pair_queries(a, w.p, b.rows, b.padded);
+    pair_queries(a, w.ds, b.rows, b.padded);
+    multiply_by_key(a, e, w.p, q->do_across, packed->dv + first * ld);
+    multiply_by_key(a, e, w.ds, q->q_across, packed->dk + first * ld);
+    multiply_by_query(a, e, ds_by_query, packed->k + first / per_unit(a) * ld, q->dq);
+}
+
+/* What a block's queries add to the gradient of the sink. */
+static double end_bwd(const tx__attn *a, const bwd_queries *w)
+{
     double dsink = 0;
-    for (int64_t i = 0; a->dsink && i < rows; i++) dsink -= (double)(tx__expf(a->sink - a->lse[i0 + i]) * w.big_d[i]);
+    scatter(a, a->dq, (row_range){ w->i0 * a->dq_s, a->dq_s, w->rows }, w->dq, a->scale);
+    for (int64_t i = 0; a->dsink && i < w->rows; i++)
+        dsink -= (double)(tx__expf(a->sink - a->lse[w->i0 + i]) * w->big_d[i]);
     return dsink;
 }
 
 void tx__k(attn_bwd)(const tx__attn *a, float *packed, float *work)
 {
-    packed_bwd w = bwd_views(a, packed);
+    const packed_bwd keys = bwd_views(a, packed);
+    const int64_t room = tx__attn_bwd_room(a->d);
+    float *x = work + tx__attn_abreast(a->sq) * room;
+    const work_bwd shared = { x, x + BQ * BK, x + 2 * BQ * BK, x + 3 * BQ * BK };
+    bwd_queries w[ABREAST];
     double dsink = 0;
-    for (int64_t i0 = 0; i0 < a->sq; i0 += BQ) dsink += bwd_block(a, &w, work, i0, min(BQ, a->sq - i0));
+    for (int64_t i0 = 0; i0 < a->sq; i0 += ABREAST * BQ) {
+        int64_t first = a->sk, end = 0;
+        int n = 0;
+        for (; n < ABREAST && i0 + n * BQ < a->sq; n++) {
+            w[n] = begin_bwd(a, work + n * room, i0 + n * BQ);
+            first = min(first, w[n].first), end = max(end, w[n].end);
+        }
+        for (; first < end; first += BK)
+            for (int i = 0; i < n; i++)
+                if (first >= w[i].first && first < w[i].end) bwd_block(a, &keys, &w[i], first, shared);
+        for (int i = 0; i < n; i++) dsink += end_bwd(a, &w[i]);
+    }
     if (a->dsink) *a->dsink = (float)dsink;
 }
 

@@ -146,6 +146,20 @@ typedef struct tx__attn {
     float *dsink; /* of this sample's head alone, out; NULL: not wanted */
 } tx__attn;
 
+/* How many keys there are up to the last one that query i sees, and the first that it sees. */
+static inline int64_t tx__attn_end(const tx__attn *a, int64_t i)
+{
+    int64_t end = a->causal ? i + 1 + a->q0 : a->sk;
+    return end < 0 ? 0 : end < a->sk ? end : a->sk;
+}
+static inline int64_t tx__attn_begin(const tx__attn *a, int64_t i)
+{
+    int64_t first = a->first_key ? a->first_key[i * a->first_key_s] - a->first_key_at : 0,
+            begin = a->window ? i + a->q0 - a->window : 0;
+    first = first > begin ? first : begin;
+    return first > 0 ? first : 0;
+}
+
 /* The product of a few rows: c[m, n] = a[m, k] b[n, k]ᵀ + bias. a, b and bias are of type t, c of c_type, which is t or
  * fp32; rows of a, b and c lie lda, ldb and ldc elements apart. */
 typedef struct tx__few {
@@ -191,11 +205,19 @@ enum { TX__BLOCK_WORK = TX__BLOCK_K * (TX__BLOCK_M + 64) + TX__BLOCK_K * 64 + TX
  * largest of scores that is above 0, or 0, read no v and need as much room. bwd: attn_pack_bwd copies k and v and
  * clears dk, dv in `packed`; attn_bwd adds one query head to them and writes its dq; attn_unpack_bwd writes dk and dv
  * out. */
-enum { TX__LANES = 16, TX__ATTN_Q = 64, TX__ATTN_K = 64, TX__PEAK_CHAINS = 16 };
+enum { TX__LANES = 16, TX__ATTN_Q = 64, TX__ATTN_K = 64, TX__ATTN_ABREAST = 4, TX__PEAK_CHAINS = 16 };
 
 static inline int64_t tx__lanes(int64_t n)
 {
     return (n + TX__LANES - 1) / TX__LANES * TX__LANES;
+}
+
+/* Blocks of queries that go through the keys side by side, so that a block of keys comes into the nearest cache once
+ * for all of them. The order of all sums is as if they went one after the other. */
+static inline int64_t tx__attn_abreast(int64_t sq)
+{
+    int64_t n = (sq + TX__ATTN_Q - 1) / TX__ATTN_Q;
+    return n < TX__ATTN_ABREAST ? n : TX__ATTN_ABREAST;
 }
 
 /* Floats that `packed` and `work` have to hold. */
@@ -203,9 +225,13 @@ static inline int64_t tx__attn_fwd_packed(int64_t sk, int64_t d)
 {
     return 2 * tx__lanes(sk) * tx__lanes(d); /* kᵀ, v */
 }
-static inline int64_t tx__attn_fwd_work(int64_t d)
+static inline int64_t tx__attn_fwd_room(int64_t d) /* of a block of queries */
 {
-    return TX__ATTN_Q * (2 * tx__lanes(d) + 2 * TX__ATTN_K + 3); /* q, o; p, mask; max, sum, room */
+    return TX__ATTN_Q * (2 * tx__lanes(d) + 3); /* q, o; max, sum, room */
+}
+static inline int64_t tx__attn_fwd_work(int64_t sq, int64_t d)
+{
+    return tx__attn_abreast(sq) * tx__attn_fwd_room(d) + TX__ATTN_Q * 2 * TX__ATTN_K; /* p, mask */
 }
 static inline int64_t tx__attn_few_work(int64_t sk, int64_t d)
 {
@@ -215,9 +241,13 @@ static inline int64_t tx__attn_bwd_packed(int64_t sk, int64_t d)
 {
     return 5 * tx__lanes(sk) * tx__lanes(d); /* kᵀ, vᵀ, k, dk, dv */
 }
-static inline int64_t tx__attn_bwd_work(int64_t d)
+static inline int64_t tx__attn_bwd_room(int64_t d)
 {
-    return TX__ATTN_Q * (4 * tx__lanes(d) + 4 * TX__ATTN_K + 1); /* q, do; both across; dq; p, ds, mask, cap; D */
+    return TX__ATTN_Q * (4 * tx__lanes(d) + 1); /* q, do; both across; dq; D */
+}
+static inline int64_t tx__attn_bwd_work(int64_t sq, int64_t d)
+{
+    return tx__attn_abreast(sq) * tx__attn_bwd_room(d) + TX__ATTN_Q * 4 * TX__ATTN_K; /* p, ds, mask, cap */
 }
 
 typedef struct tx__cpu_kernels {
