@@ -41,6 +41,8 @@ static const char *const cases[] = {
     "1x2x1 one whole-norm dropout",
     "2x1x2 one neighbours stage1",
     "1x2x1 one neox selective",
+    "1x2x1 zbh1 dropout",
+    "1x2x2 one zbh1 stage2 mixtral",
 };
 enum { FEW = 4, STEPS = 3 };
 
