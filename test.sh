@@ -1,6 +1,7 @@
 #!/bin/bash
 # test.sh - installs what the tests need, builds, and runs them.
-#   ./test.sh              the default set of the release build; it says which tests it leaves out
+#   ./test.sh              the default set of the release build; it says which tests it leaves out;
+#                          with TX_SAMPLES_LATER=1 those that take samples, too, which `more` behind it has take them whole
 #   ./test.sh all          all tests of the release build, with whole samples
 #   ./test.sh more         of these what the default set leaves out: behind ./test.sh the rest of ./test.sh all
 #   ./test.sh root         of these what looks at something only as root
@@ -15,13 +16,13 @@ cd "$(dirname "$0")"
 set=${1:-default}
 preset=release extended=OFF packages="" select=() target=all
 case $set in
-default) ;;
+default) [ -z "${TX_SAMPLES_LATER:-}" ] || select=(-LE sampled) ;;
 all) extended=ON packages=$ROOT_PACKAGES ;;
 more) extended=ON select=(-L 'extended|sampled') ;;
 root) extended=ON packages=$ROOT_PACKAGES select=(-L root) ;;
 asan) preset=asan packages=$CLANG_PACKAGES select=(-E 'test_golden_|test_precision|test_recompute|cli_test_readme|cli_test_mpi_layouts|cli_test_signals_ranks|cli_test_terminal') ;;
 tsan) preset=tsan select=(-L threads) target=thread_tests ;;
-*) sed -n '2,12p' "$0"; exit 2 ;;
+*) sed -n '2,13p' "$0"; exit 2 ;;
 esac
 need_packages $BUILD_PACKAGES $TEST_PACKAGES $packages
 export TX_TEST_SEED=${TX_TEST_SEED:-$(git log -1 --format=%cd --date=format:%Y%m%d 2>/dev/null || echo 0)}
