@@ -20,7 +20,7 @@ default) [ -z "${TX_SAMPLES_LATER:-}" ] || select=(-LE sampled) ;;
 all) extended=ON packages=$ROOT_PACKAGES ;;
 more) extended=ON select=(-L 'extended|sampled') ;;
 root) extended=ON packages=$ROOT_PACKAGES select=(-L root) ;;
-asan) preset=asan packages=$CLANG_PACKAGES select=(-E 'test_golden_|test_precision|test_recompute|cli_test_readme|cli_test_mpi_layouts|cli_test_signals_ranks|cli_test_terminal') ;;
+asan) preset=asan packages=$CLANG_PACKAGES select=(-E 'test_golden_|test_precision|test_recompute|cli_test_readme|cli_test_mpi_layouts|cli_test_comm_mpich|cli_test_transports|cli_test_signals_ranks|cli_test_terminal') ;;
 tsan) preset=tsan select=(-L threads) target=thread_tests ;;
 *) sed -n '2,13p' "$0"; exit 2 ;;
 esac
