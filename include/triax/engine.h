@@ -62,9 +62,9 @@ typedef struct tx_engine_args {
     int n_groups;
     const tx_training_data *data; /* used by tx_engine_forward and tx_engine_train_batch when they are called without
                                    * a batch */
-    const tx_rank_place *place;   /* NULL: Megatron's order, in which the tensor axis varies fastest, then data, then
-                                   * pipeline. Either all ranks set it or none does, and no two ranks have the same
-                                   * (TX_ERR_ARG) */
+    const tx_rank_place *place; /* NULL: Megatron's order, in which the tensor axis varies fastest, then context, data,
+                                 * pipeline. Either all ranks set it or none does, and no two ranks have the same
+                                 * (TX_ERR_ARG) */
     tx_loss_gradient_fn *loss_gradient; /* NULL: the objective is the mean of the losses. For a user-defined model */
     void *loss_user;
 } tx_engine_args;

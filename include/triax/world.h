@@ -27,6 +27,7 @@ typedef struct tx_world tx_world;
 typedef struct tx_rank_place {
     size_t size; /* sizeof(tx_rank_place) */
     int tensor, pipeline, data;
+    int context; /* which part of each sample's positions it has */
 } tx_rank_place;
 
 /* Runs fn(world, user) on n threads, one per rank, and returns when all have returned. Returns the status and message

@@ -39,6 +39,11 @@ tx_status tx_inference_open(tx_inference *f, tx_config *cfg, tx_inference_use us
     TX_TRY(tx_ranks_open(&f->ranks, cfg, NULL, NULL));
     const tx_grid *grid = &f->ranks.grid;
     f->leads = tx_comm_rank(tx_grid_group(grid, TX_GROUP_MODEL)) == 0;
+    if (tx_grid_size(grid, TX_AXIS_CONTEXT) > 1)
+        return TX_FAIL(TX_ERR_ARG,
+                       "--context-parallel-size %d divides samples, and texts are answered by ranks that have "
+                       "all of them: leave it out",
+                       tx_grid_size(grid, TX_AXIS_CONTEXT));
     if (tx_grid_size(grid, TX_AXIS_DATA) > 1)
         return TX_FAIL(TX_ERR_ARG,
                        "%d ranks, but --tensor-model-parallel-size times --pipeline-model-parallel-size is "

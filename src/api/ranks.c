@@ -256,10 +256,13 @@ tx_status tx_ranks_show(const tx_ranks *r, const char *threads, const tx_device 
     int n = tx_world_size(r->world), n_hosts = 0;
     for (int i = 0; i < n; i++)
         if (tx_world_seat(r->world, i)->host >= n_hosts) n_hosts = tx_world_seat(r->world, i)->host + 1;
+    char context[24] = "";
+    if (tx_grid_size(&r->grid, TX_AXIS_CONTEXT) > 1)
+        snprintf(context, sizeof context, " x %d", tx_grid_size(&r->grid, TX_AXIS_CONTEXT));
     if (n > 1)
-        tx_info(" > %d ranks on %d host%s, tensor x pipeline x data parallel %d x %d x %d:", n, n_hosts,
-                n_hosts == 1 ? "" : "s", tx_grid_size(&r->grid, TX_AXIS_TENSOR),
-                tx_grid_size(&r->grid, TX_AXIS_PIPELINE), tx_grid_size(&r->grid, TX_AXIS_DATA));
+        tx_info(" > %d ranks on %d host%s, tensor x pipeline x data%s parallel %d x %d x %d%s:", n, n_hosts,
+                n_hosts == 1 ? "" : "s", *context ? " x context" : "", tx_grid_size(&r->grid, TX_AXIS_TENSOR),
+                tx_grid_size(&r->grid, TX_AXIS_PIPELINE), tx_grid_size(&r->grid, TX_AXIS_DATA), context);
     if (n > MAX_SHOWN)
         show_hosts(r);
     else if (n > 1)

@@ -63,9 +63,10 @@ static tx_status run_line(json_t **out, const tx_trainer *t, int64_t n_params)
     json_t *machine = json_pack("{s:I, s:I}", "cores", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "memory_bytes",
                                 (json_int_t)(sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE)));
     const tx_grid *g = t->grid;
-    json_t *layout = json_pack("{s:i, s:i, s:i, s:i, s:i}", "ranks", g->size, "tensor", tx_grid_size(g, TX_AXIS_TENSOR),
-                               "pipeline", tx_grid_size(g, TX_AXIS_PIPELINE), "data", tx_grid_size(g, TX_AXIS_DATA),
-                               "zero_stage", t->zero.stage);
+    json_t *layout =
+        json_pack("{s:i, s:i, s:i, s:i, s:i, s:i}", "ranks", g->size, "tensor", tx_grid_size(g, TX_AXIS_TENSOR),
+                  "pipeline", tx_grid_size(g, TX_AXIS_PIPELINE), "data", tx_grid_size(g, TX_AXIS_DATA), "context",
+                  tx_grid_size(g, TX_AXIS_CONTEXT), "zero_stage", t->zero.stage);
     json_t *memory = tx__memory_to_json(&m);
     tx_status st = line && machine && layout && memory && arguments
                        ? TX_OK

@@ -124,8 +124,12 @@ tx_status tx__show_ranks(tx__report *r, const tx_config *cfg, const tx_stage_pla
         snprintf(experts, sizeof experts, ", %s experts divided over %lld ranks",
                  cfg->tensor_model_parallel_size == 1 || tx_config_expert_tensor(cfg) ? "a layer's" : "whole",
                  (long long)cfg->moe_expert_parallel_size);
-    TX_TRY(tx__report_line(r, "ranks: %lld = %lld tensor-parallel x %d pipeline stage%s x %lld data-parallel%s%s",
-                           (long long)cfg->world_size, (long long)cfg->tensor_model_parallel_size, p->n,
+    char context[64] = "";
+    if (cfg->context_parallel_size > 1)
+        snprintf(context, sizeof context, " x %lld context-parallel (%s)", (long long)cfg->context_parallel_size,
+                 tx_cp_comm_word(tx_config_cp_comm(cfg)));
+    TX_TRY(tx__report_line(r, "ranks: %lld = %lld tensor-parallel%s x %d pipeline stage%s x %lld data-parallel%s%s",
+                           (long long)cfg->world_size, (long long)cfg->tensor_model_parallel_size, context, p->n,
                            p->n > 1 ? "s" : "", (long long)tx_config_data_parallel(cfg),
                            cfg->sequence_parallel ? ", sequence parallelism" : "", experts));
     TX_TRY(tx__show_zero(r, &p->stage[p->most].sizes));
@@ -208,11 +212,11 @@ json_t *tx__layout_to_json(const tx_config *cfg, const tx_stage_plans *p)
     json_t *stages = json_array();
     bool ok = stages != NULL;
     for (int i = 0; i < p->n && ok; i++) ok = push(stages, stage_to_json(&p->stage[i]));
-    json_t *layout =
-        json_pack("{s:I, s:I, s:I, s:I, s:b, s:I}", "ranks", (json_int_t)cfg->world_size, "tensor",
-                  (json_int_t)cfg->tensor_model_parallel_size, "pipeline",
-                  (json_int_t)cfg->pipeline_model_parallel_size, "data", (json_int_t)tx_config_data_parallel(cfg),
-                  "sequence_parallel", cfg->sequence_parallel, "zero_stage", (json_int_t)cfg->zero_stage);
+    json_t *layout = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:b, s:I}", "ranks", (json_int_t)cfg->world_size, "tensor",
+        (json_int_t)cfg->tensor_model_parallel_size, "pipeline", (json_int_t)cfg->pipeline_model_parallel_size, "data",
+        (json_int_t)tx_config_data_parallel(cfg), "context", (json_int_t)cfg->context_parallel_size,
+        "sequence_parallel", cfg->sequence_parallel, "zero_stage", (json_int_t)cfg->zero_stage);
     if (ok) return json_pack("{s:o, s:o}", "layout", layout, "stages", stages);
     json_decref(stages);
     json_decref(layout);

@@ -55,9 +55,7 @@ static void to_log(void *user, const char *line)
 static tx_status log_division(const tx_trainer *t)
 {
     tx__report r = { .line = to_log };
-    tx_volume_sizes sizes = { .zero = t->zero.stage,
-                              .p = 1,
-                              .r = tx_grid_size(t->grid, TX_AXIS_DATA) }; /* of a client's model */
+    tx_volume_sizes sizes = { .zero = t->zero.stage, .p = 1, .r = tx_grid_sharers(t->grid) }; /* of a client's model */
     if (!t->client->model) sizes = tx__plan_volume_sizes(t->model, t->cfg, t->grid, t->n_micro, t->length, &t->zero);
     tx_status st = tx__show_zero(&r, &sizes);
     tx_str_free(&r.text);

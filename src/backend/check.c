@@ -211,9 +211,9 @@ static tx_status check_activation_mask(const char *op, const tx_dropout *m, int6
 {
     if (m->drop == 0) return TX_OK;
     if (m->drop > 65535) return TX_FAIL(TX_ERR_ARG, "%s: drop %u is not in 0..65535", op, m->drop);
-    if (m->first_s < 0 || m->s_global - s < m->first_s)
+    if (m->at.first < 0 || m->at.turn < 0 || m->at.jump < 0 || tx_position_of(&m->at, s - 1) >= m->s_global)
         return TX_FAIL(TX_ERR_SHAPE, "%s: positions %lld + %lld do not lie in the mask's sequence length %lld", op,
-                       (long long)m->first_s, (long long)s, (long long)m->s_global);
+                       (long long)m->at.first, (long long)s, (long long)m->s_global);
     return TX_OK;
 }
 
@@ -853,9 +853,9 @@ tx_status tx__check_index(const char *op, const char *name, tx_tensor x, int64_t
     return TX_OK;
 }
 
-tx_status tx__check_n_keys(const char *op, tx_tensor n_keys, tx_tensor k)
+tx_status tx__check_n_keys(const char *op, tx_tensor n_keys, tx_tensor k, tx__seq_part part)
 {
-    return n_keys.data ? tx__check_index(op, "n_keys", n_keys, 1, k.dim[0] + 1) : TX_OK;
+    return n_keys.data ? tx__check_index(op, "n_keys", n_keys, 1, part.is ? INT32_MAX : k.dim[0] + 1) : TX_OK;
 }
 
 tx_status tx__check_past(const char *op, tx_past past, int64_t s, tx_tensor cache)

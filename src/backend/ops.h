@@ -11,6 +11,24 @@
 #include "base/rng.h"
 #include "triax/ops.h"
 
+/* The position of row i; that of the rows from row i on; and which of n rows has position p, or -1. */
+TX_DEVICE_CODE static inline int64_t tx_position_of(const tx_position_runs *r, int64_t i)
+{
+    return r->first + i + (i >= r->turn ? r->jump : 0);
+}
+static inline tx_position_runs tx_positions_from(const tx_position_runs *r, int64_t i)
+{
+    if (i >= r->turn) return (tx_position_runs){ .first = tx_position_of(r, i) };
+    return (tx_position_runs){ .first = r->first + i, .turn = r->turn - i, .jump = r->jump };
+}
+static inline int64_t tx_position_row(const tx_position_runs *r, int64_t n, int64_t p)
+{
+    int64_t i = p - r->first;
+    if (i >= 0 && i < r->turn) return i < n ? i : -1;
+    i -= r->jump;
+    return i >= r->turn && i >= 0 && i < n ? i : -1;
+}
+
 /* What a kept element is multiplied with. */
 TX_DEVICE_CODE static inline double tx_dropout_scale(const tx_dropout *m)
 {
@@ -20,7 +38,7 @@ TX_DEVICE_CODE static inline double tx_dropout_scale(const tx_dropout *m)
 /* The e of an activation row's first element, and of the probability of (query 0, key 0) of a head. */
 TX_DEVICE_CODE static inline uint64_t tx_dropout_row(const tx_dropout *m, int64_t i_s, int64_t i_b, int64_t h)
 {
-    uint64_t row = (m->sample + (uint64_t)i_b) * (uint64_t)m->s_global + (uint64_t)m->first_s + (uint64_t)i_s;
+    uint64_t row = (m->sample + (uint64_t)i_b) * (uint64_t)m->s_global + (uint64_t)tx_position_of(&m->at, i_s);
     return row * (uint64_t)(m->columns ? m->columns : h) + (uint64_t)m->first_column;
 }
 TX_DEVICE_CODE static inline uint64_t tx_dropout_head(const tx_dropout *m, int64_t i_b, int64_t i_n)
@@ -77,7 +95,34 @@ typedef struct tx_max_logits_args {
     bool causal;
     tx_tensor first_key, n_keys; /* as in attention_fwd */
     int64_t window;              /* likewise: kind.window */
+    int64_t q_at, k_at;          /* likewise, */
+    bool part;                   /* as well as this */
 } tx_max_logits_args;
+
+/* attention_join: of the results of attention_fwd for the same queries and other keys one:
+ *  lse' = log(exp(lse) + exp(part_lse)),  o = exp(lse - lse') o + exp(part_lse - lse') part,  lse = lse'.
+ *  A query that neither has seen keys of has o = 0, lse = -infinity. */
+typedef struct tx_attention_join_args {
+    tx_tensor o;        /* [sq, b, groups, r, d], last stride 1, in and out; value or wide */
+    tx_tensor lse;      /* [b, groups, r, sq], in and out; wide */
+    tx_tensor part;     /* as o; value or wide */
+    tx_tensor part_lse; /* as lse */
+} tx_attention_join_args;
+
+/* How much of o and of part is in what both make, from their lse; *lse becomes the whole's. */
+typedef struct tx_join_shares {
+    double o, part;
+} tx_join_shares;
+TX_DEVICE_CODE static inline tx_join_shares tx_join_of(double *lse, double part)
+{
+    double most = *lse > part ? *lse : part, old = *lse;
+    tx_join_shares share = { 0, 0 };
+    if (most == -INFINITY) return share;
+    *lse = most + log(exp(old - most) + exp(part - most));
+    share.o = exp(old - *lse);
+    share.part = exp(part - *lse);
+    return share;
+}
 
 /* cache_append: puts the positions of this call after those in the cache: k_cache[past.n[b] + i, past.slot[b]] = k[i,
  * b], and v likewise. Strides as in attention_fwd. */
@@ -125,7 +170,7 @@ typedef enum tx_drop_policy {
  * softmax of those k logits alone (Mixtral arXiv:2401.04088); renormalise: divided by their sum over what has not been
  * dropped, which is at least eps of fp32; and all times `scale`. With a capacity an expert takes at most so many
  * tokens. Random numbers are elements t' E + e of random.rng, t' being the token's number in the run: of row i_s b +
- * i_b (random.sample + i_b) random.s_global + random.first_s + i_s. */
+ * i_b (random.sample + i_b) random.s_global + position of i_s. */
 enum { TX_MAX_CHOICES = 64 }; /* k is at most that */
 typedef enum tx_router_score { TX_ROUTER_SOFTMAX, TX_ROUTER_SIGMOID } tx_router_score;
 typedef struct tx_router {

@@ -17,6 +17,7 @@
 #include "base/str.h"
 #include "kinds/chat_templates.h"
 #include "kinds/commands.h"
+#include "kinds/cp_comms.h"
 #include "kinds/curricula.h"
 #include "kinds/formats.h"
 #include "kinds/models.h"
@@ -186,8 +187,22 @@ double tx_config_tokens(const tx_config *cfg, int64_t iterations);
 
 /* ---- parallel layout ---- */
 
-/* The data-parallel size: world_size / (tensor- x pipeline-parallel size). */
+/* The data-parallel size: world_size / (tensor- x pipeline- x context-parallel size). */
 int64_t tx_config_data_parallel(const tx_config *cfg);
+
+/* Ranks that have the same parameters, among which ZeRO divides: the data-parallel ones times those that divide the
+ * positions of a sample. */
+int64_t tx_config_sharers(const tx_config *cfg);
+
+/* How attention sees all positions then. In a complete config --cp-comm-type has one of the words. */
+enum tx_cp_comm tx_config_cp_comm(const tx_config *cfg);
+
+/* With a2a+p2p: how many of those exchange heads; else 0. */
+int64_t tx_config_heads_ranks(const tx_config *cfg);
+
+/* Whether each of the latter has two runs of a sample's positions (Megatron's halves), so that all compute as much of
+ * causal attention; else one. */
+bool tx_config_zigzag(const tx_config *cfg);
 
 /* Whether a layout is looked for (--search, --gpus-for): the one that the options have does not count then, and rules
  * about it do not hold. */

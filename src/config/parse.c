@@ -376,6 +376,20 @@ static void warn_of_lengths(const tx_config *cfg)
             (long long)cfg->curriculum_difficulty_step);
 }
 
+static void log_ranks(const tx_config *cfg)
+{
+    if (cfg->world_size > 1 && !tx_config_searches(cfg))
+        tx_info("using world size: %lld, data-parallel-size: %lld, tensor-model-parallel size: %lld, "
+                "pipeline-model-parallel size: %lld",
+                (long long)cfg->world_size, (long long)tx_config_data_parallel(cfg),
+                (long long)cfg->tensor_model_parallel_size, (long long)cfg->pipeline_model_parallel_size);
+    if (cfg->context_parallel_size > 1 && !tx_config_searches(cfg))
+        tx_info("using context-parallel-size: %lld, each sample's positions divided by --cp-comm-type %s",
+                (long long)cfg->context_parallel_size, tx_cp_comm_word(tx_config_cp_comm(cfg)));
+    if (cfg->given.sequence_parallel && !cfg->sequence_parallel)
+        tx_info("--sequence-parallel: off, the tensor-parallel size is 1");
+}
+
 /* What was derived instead of typed, in upstream's words; and options that another one leaves without effect. */
 static void log_derived(const tx_config *cfg)
 {
@@ -384,18 +398,12 @@ static void log_derived(const tx_config *cfg)
         tx_info("setting global batch size to %lld", (long long)cfg->global_batch_size);
     if (cfg->train_iters && !g->train_iters)
         tx_info("setting training iterations to %lld", (long long)cfg->train_iters);
-    if (cfg->world_size > 1 && !tx_config_searches(cfg))
-        tx_info("using world size: %lld, data-parallel-size: %lld, tensor-model-parallel size: %lld, "
-                "pipeline-model-parallel size: %lld",
-                (long long)cfg->world_size, (long long)tx_config_data_parallel(cfg),
-                (long long)cfg->tensor_model_parallel_size, (long long)cfg->pipeline_model_parallel_size);
-    if (g->sequence_parallel && !cfg->sequence_parallel)
-        tx_info("--sequence-parallel: off, the tensor-parallel size is 1");
+    log_ranks(cfg);
     log_kept_inputs(cfg);
     log_experts(cfg);
     log_schedule(cfg);
     if (g->use_distributed_optimizer) tx_info("--use-distributed-optimizer: ZeRO stage 1");
-    if (cfg->zero_stage && tx_config_data_parallel(cfg) == 1 && !tx_config_searches(cfg))
+    if (cfg->zero_stage && tx_config_sharers(cfg) == 1 && !tx_config_searches(cfg))
         tx_info("ZeRO stage %lld: the data-parallel size is 1, everything has one part", (long long)cfg->zero_stage);
     if (g->deepspeed && !cfg->deepspeed_config)
         tx_info("--deepspeed: without --deepspeed_config the flags say everything");

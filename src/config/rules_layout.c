@@ -12,13 +12,17 @@ static void rule_ranks_hold_whole_models(const tx__check *k)
 {
     const tx_config *c = k->c;
     if (!tx__layout_is_known(k) ||
-        c->world_size % (c->tensor_model_parallel_size * c->pipeline_model_parallel_size) == 0)
+        c->world_size % (c->tensor_model_parallel_size * c->pipeline_model_parallel_size * c->context_parallel_size) ==
+            0)
         return;
+    char context[64] = "";
+    if (c->context_parallel_size > 1)
+        snprintf(context, sizeof context, " times --%s %lld", tx__context_flag(c), (long long)c->context_parallel_size);
     tx__violate_mendable(k, TX__RANKS | TX__TENSOR | TX__PIPELINE,
                          "world size (%lld) is not divisible by --tensor-model-parallel-size %lld times "
-                         "--pipeline-model-parallel-size %lld",
+                         "--pipeline-model-parallel-size %lld%s",
                          (long long)c->world_size, (long long)c->tensor_model_parallel_size,
-                         (long long)c->pipeline_model_parallel_size);
+                         (long long)c->pipeline_model_parallel_size, context);
     k->bad->world_size = true;
 }
 
@@ -77,12 +81,17 @@ static void rule_tensor_ranks_divide_vocabulary(const tx__check *k)
 static void rule_tensor_ranks_divide_sequence(const tx__check *k)
 {
     const tx_config *c = k->c;
-    int64_t t = c->tensor_model_parallel_size;
-    if (!c->sequence_parallel || k->bad->seq_length || k->bad->tensor_model_parallel_size || c->seq_length % t == 0)
+    int64_t t = c->tensor_model_parallel_size, all = t * c->context_parallel_size;
+    if (!c->sequence_parallel || k->bad->seq_length || k->bad->tensor_model_parallel_size ||
+        k->bad->context_parallel_size || c->seq_length % all == 0)
         return;
-    tx__violate_mendable(k, TX__TENSOR | TX__SEQUENCE | TX__NO_SEQUENCE_PARALLEL,
-                         "--sequence-parallel: --seq-length %lld is not divisible by --tensor-model-parallel-size %lld",
-                         (long long)c->seq_length, (long long)t);
+    char context[64] = "";
+    if (c->context_parallel_size > 1)
+        snprintf(context, sizeof context, " times --%s %lld", tx__context_flag(c), (long long)c->context_parallel_size);
+    tx__violate_mendable(
+        k, TX__TENSOR | TX__SEQUENCE | TX__NO_SEQUENCE_PARALLEL,
+        "--sequence-parallel: --seq-length %lld is not divisible by --tensor-model-parallel-size %lld%s",
+        (long long)c->seq_length, (long long)t, context);
 }
 
 /* Heads are divided, so hidden sizes that are not are rare: those beside --kv-channels. */
@@ -93,7 +102,8 @@ static void rule_tensor_ranks_divide_kept_inputs(const tx__check *k)
     if (k->bad->tensor_model_parallel_size || k->bad->hidden_size || k->bad->seq_length || k->bad->micro_batch_size)
         return;
     /* a factor at a time: their product may be beyond 64 bits */
-    int64_t rest = c->hidden_size % t * (c->seq_length % t) % t * (c->micro_batch_size % t) % t;
+    int64_t rest =
+        c->hidden_size % t * (c->seq_length / c->context_parallel_size % t) % t * (c->micro_batch_size % t) % t;
     if (!tx_config_recompute(c).divided || rest == 0) return;
     tx__violate_mendable(
         k, TX__TENSOR | TX__SEQUENCE | TX__NO_PARTITION,
@@ -254,7 +264,7 @@ static void rule_dumped_step_is_of_one_rank(const tx__check *k)
         tx__violate_mendable(k, TX__NO_DUMP | TX__TENSOR | TX__PIPELINE,
                              "--dump-step writes whole parameters, and --tensor-model-parallel-size and "
                              "--pipeline-model-parallel-size divide them");
-    bool divided = c->zero_stage && tx_config_data_parallel(c) > 1;
+    bool divided = c->zero_stage && tx_config_sharers(c) > 1;
     if (c->dump_step.n && (divided || c->offload_optimizer != TX_OFFLOAD_NONE || c->offload_param != TX_OFFLOAD_NONE))
         tx__violate_mendable(k, TX__NO_DUMP | TX__ZERO,
                              "--dump-step writes whole parameters, and --zero-stage and what is offloaded divide them");

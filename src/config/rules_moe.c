@@ -218,7 +218,7 @@ static void rule_experts_are_of_a_stages_ranks(const tx__check *k)
     if (e == 1 || is_dense(k) || k->bad->moe_expert_parallel_size || k->bad->expert_tensor_parallel_size ||
         k->bad->world_size || !tx__layout_is_known(k))
         return;
-    int64_t n = tx_config_data_parallel(c) * (split ? 1 : t);
+    int64_t n = tx_config_sharers(c) * (split ? 1 : t);
     if (n % e)
         tx__violate(k->v, "--moe-expert-parallel-size %lld does not divide the %lld %s ranks of a stage%s",
                     (long long)e, (long long)n, split || t == 1 ? "data-parallel" : "tensor- and data-parallel",

@@ -114,7 +114,7 @@ static const char *optimizers_with(unsigned trait, char *buf, size_t cap)
 static void rule_workers_are_rows(const tx__check *k)
 {
     const tx_config *c = k->c;
-    long long n = (long long)c->onebit_worker_size, ranks = (long long)tx_config_data_parallel(c);
+    long long n = (long long)c->onebit_worker_size, ranks = (long long)tx_config_sharers(c);
     char all[256];
     if (k->bad->onebit_worker_size || n == 1) return;
     if (!k->bad->optimizer && !(tx_optimizer_traits(c->optimizer) & TX_OPTIMIZER_COMPRESSED))
@@ -152,7 +152,7 @@ static void rule_quantized_is_stage_3(const tx__check *k)
                         "out",
                         all[i].flag);
     }
-    long long row = (long long)c->zero_hpz_partition_size, ranks = (long long)tx_config_data_parallel(c);
+    long long row = (long long)c->zero_hpz_partition_size, ranks = (long long)tx_config_sharers(c);
     if (row > 1 && ranks && ranks % row && !tx_config_searches(c) && !k->bad->zero_hpz_partition_size &&
         !k->bad->world_size)
         tx__violate(k->v, "--zero-hpz-partition-size %lld does not divide the %lld data-parallel ranks", row, ranks);
@@ -192,7 +192,7 @@ static void rule_errors_are_of_quantized_gradients(const tx__check *k)
 static void rule_shards_are_of_near_ranks(const tx__check *k)
 {
     const tx_config *c = k->c;
-    long long row = (long long)c->mics_shard_size, ranks = (long long)tx_config_data_parallel(c);
+    long long row = (long long)c->mics_shard_size, ranks = (long long)tx_config_sharers(c);
     if (row <= 0 || k->bad->mics_shard_size) return;
     if (!k->bad->zero_stage && c->zero_stage == 0)
         tx__violate_mendable(k, TX__ZERO,

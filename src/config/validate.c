@@ -12,10 +12,18 @@ bool tx__in_samples(const tx_config *c)
     return c->train_samples && !c->given.train_iters;
 }
 
+/* Ranks that a copy of the model is divided over, with the samples that it works on. */
+static int64_t ranks_of_copy(const tx_config *c)
+{
+    return c->tensor_model_parallel_size * c->pipeline_model_parallel_size * c->context_parallel_size;
+}
+
 /* A job that does not take place, and one whose data is looked at, are as large as a model needs. */
 static void derive_layout(tx_config *c)
 {
-    int64_t model = c->tensor_model_parallel_size * c->pipeline_model_parallel_size;
+    if (c->ds_sequence_parallel_size > 1 && c->context_parallel_size == 1)
+        c->context_parallel_size = c->ds_sequence_parallel_size;
+    int64_t model = ranks_of_copy(c);
     if (!c->world_size) c->world_size = c->command->traits & TX_ON_RANKS ? tx_launched_find().size : model;
     if (c->tensor_model_parallel_size == 1) c->sequence_parallel = false;
 }
@@ -130,8 +138,9 @@ static void derive_positions_reach(tx_config *c)
 static void derive_batch(tx_config *c, tx_config_given *bad, const tx__equation *e)
 {
     tx__batch_sizes b = e->given;
-    int64_t model = c->tensor_model_parallel_size * c->pipeline_model_parallel_size;
-    bool known = !bad->tensor_model_parallel_size && !bad->pipeline_model_parallel_size && !bad->world_size;
+    int64_t model = ranks_of_copy(c);
+    bool known = !bad->tensor_model_parallel_size && !bad->context_parallel_size &&
+                 !bad->pipeline_model_parallel_size && !bad->world_size;
     if (!known || c->world_size % model) return;
     b.ranks = tx_config_data_parallel(c);
     c->given.global_batch_size = c->given.micro_batch_size = true;
@@ -189,8 +198,31 @@ static void derive_numbers(tx_config *c, tx_config_given *bad, const tx__equatio
 
 int64_t tx_config_data_parallel(const tx_config *cfg)
 {
-    int64_t n = cfg->world_size / (cfg->tensor_model_parallel_size * cfg->pipeline_model_parallel_size);
+    int64_t n = cfg->world_size / ranks_of_copy(cfg);
     return n > 1 ? n : 1;
+}
+
+int64_t tx_config_sharers(const tx_config *cfg)
+{
+    return tx_config_data_parallel(cfg) * cfg->context_parallel_size;
+}
+
+enum tx_cp_comm tx_config_cp_comm(const tx_config *cfg)
+{
+    if (cfg->ds_sequence_parallel_size > 1) return TX_CP_COMM_A2A;
+    return cfg->cp_comm_type.n ? tx_cp_comm_of(cfg->cp_comm_type.item[0]) : TX_CP_COMM_P2P;
+}
+
+int64_t tx_config_heads_ranks(const tx_config *cfg)
+{
+    bool both = cfg->context_parallel_size > 1 && tx_config_cp_comm(cfg) == TX_CP_COMM_A2A_P2P;
+    return both && cfg->hierarchical_context_parallel_sizes.n ? atoll(cfg->hierarchical_context_parallel_sizes.item[0])
+                                                              : 0;
+}
+
+bool tx_config_zigzag(const tx_config *cfg)
+{
+    return cfg->context_parallel_size > 1 && tx_config_cp_comm(cfg) != TX_CP_COMM_A2A;
 }
 
 bool tx_config_searches(const tx_config *cfg)
@@ -271,7 +303,7 @@ void tx__violate_mendable(const tx__check *k, unsigned remedies, const char *fmt
 bool tx__layout_is_known(const tx__check *k)
 {
     return !tx_config_searches(k->c) && !k->bad->tensor_model_parallel_size && !k->bad->pipeline_model_parallel_size &&
-           !k->bad->world_size;
+           !k->bad->context_parallel_size && !k->bad->world_size;
 }
 
 void tx__need(const tx__check *k, bool have, const char *flag)
@@ -298,7 +330,8 @@ static void check(const tx_config *cfg, tx_config_given *bad, const tx__equation
                                               tx__rules_layout,  tx__rules_run,        tx__rules_zero,
                                               tx__rules_files,   tx__rules_bert,       tx__rules_schedule,
                                               tx__rules_moe,     tx__rules_curriculum, tx__rules_routing,
-                                              tx__rules_teacher, tx__rules_finetune,   tx__rules_lora };
+                                              tx__rules_teacher, tx__rules_finetune,   tx__rules_lora,
+                                              tx__rules_context };
     const tx__check k = { .c = cfg, .g = &cfg->given, .bad = bad, .equation = equation, .v = v };
     const char *command = cfg->command->name;
     bool trains = tx__plans_only(&k) || cfg->command->load == TX_LOAD_RESUMES;

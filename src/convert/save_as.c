@@ -213,7 +213,7 @@ void tx_save_write(tx_save *s)
         return;
     }
     s->written = s->to->write_rank(&s->c, s->tmp, tx_grid_rank(g, TX_AXIS_TENSOR), tx_grid_rank(g, TX_AXIS_PIPELINE),
-                                   tx_grid_rank(g, TX_AXIS_DATA));
+                                   tx_comm_rank(tx_grid_group(g, TX_GROUP_DATA)));
     if (s->written) snprintf(s->why, sizeof s->why, "%s", tx_last_error());
 }
 
@@ -255,7 +255,7 @@ static tx_status open_conversion(tx_save *s)
                             .out = s->dir,
                             .n_tp = tx_grid_size(g, TX_AXIS_TENSOR),
                             .n_pp = tx_grid_size(g, TX_AXIS_PIPELINE),
-                            .n_dp = tx_grid_size(g, TX_AXIS_DATA),
+                            .n_dp = tx_grid_sharers(g),
                             .n_ep = (int)cfg->moe_expert_parallel_size,
                             .expert_tensor = tx_grid_size(g, TX_AXIS_TENSOR) > 1 && tx_config_expert_tensor(cfg),
                             .zero_stage = (int)cfg->zero_stage,

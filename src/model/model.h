@@ -32,7 +32,8 @@ typedef struct tx_teaching {
 typedef struct tx_batch {
     tx_tensor token, position; /* [s, b] i32 */
     tx_tensor type;            /* [s, b] i32: which segment of its sample a token is of; absent: there is one */
-    tx_tensor first_key; /* [s, b] i32: where each position's document begins; absent: attention reaches back to 0 */
+    tx_tensor first_key; /* [s, b] i32: where each position's document begins; absent: attention reaches back to 0.
+                          * Where ranks divide samples, of all of their positions */
     tx_tensor n_keys; /* [b] i32: tokens of each sample, the rest pads; absent: all are. Attention has no direction */
     tx_tensor label;  /* [n] i32, -1 = ignored; n is s*b, or with `row` at most what is predicted of a micro-batch */
     tx_tensor weight; /* [n] fp32: derivative of the objective by each token's loss */
@@ -90,9 +91,21 @@ typedef struct tx_batch_rule {
     int64_t s;   /* positions of a sample in `rows`, of which the batch has the first ones; 0: as many as the batch */
     int32_t eod; /* token after which a document ends, or -1 */
     bool eod_mask_loss, reset_position_ids;
-    bool places;  /* rows are of conversations: [s] tx_finetune_place, which say labels and positions (GPT) */
+    bool places;     /* rows are of conversations: [s] tx_finetune_place, which say labels and positions (GPT) */
+    int64_t n_parts; /* ranks that divide the positions of a sample: rows are whole, the batch has one part; 0 is 1 */
+    tx_position_runs at; /* of the batch's rows */
     double scale; /* of the objective, which is the mean of each loss over the micro-batch, summed over the losses */
 } tx_batch_rule;
+
+/* Positions of a sample that ranks together have, and which row of the batch's n has position i; -1: another rank. */
+static inline int64_t tx_batch_whole(const tx_batch_rule *rule, int64_t n)
+{
+    return rule->n_parts > 1 ? n * rule->n_parts : n;
+}
+static inline int64_t tx_batch_row(const tx_batch_rule *rule, int64_t n, int64_t i)
+{
+    return rule->n_parts > 1 ? tx_position_row(&rule->at, n, i) : i;
+}
 
 typedef struct tx_model {
     const struct tx_model_type *type;

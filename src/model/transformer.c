@@ -272,7 +272,7 @@ static void begin_some(tx_ctx *c, const tx_stack_call *k, some_tokens *t, tx_ten
     t->lent = *t->call.lent;
     t->dropout = batch->dropout;
     t->dropout.s_global = r;
-    t->dropout.first_s = tx_tp_first_position(c, r);
+    t->dropout.at = (tx_position_runs){ .first = tx_tp_first_position(c, r) };
     if (t->lent.branch.data) t->lent.branch = tx_slice_rows(t->lent.branch, 0, rows);
     if (t->lent.norm.data) t->lent.norm = tx_slice_rows(t->lent.norm, 0, rows * b);
     if (t->lent.whole.data) t->lent.whole = tx_slice_rows(t->lent.whole, 0, r);

@@ -148,6 +148,7 @@ static tx_block block_of(const tx_config *cfg, int64_t i, const tx_grid *grid, b
                             .softcap = cfg->attention_logit_softcap,
                             .off_by_one = cfg->softmax_type == TX_SOFTMAX_OFF_BY_ONE },
                   .p_drop = cfg->attention_dropout,
+                  .context = tx_config_cp_comm(cfg),
                   .layer = (int)i + 1 },
         .mlp = mlp_of(cfg),
         .p_drop = cfg->hidden_dropout,
@@ -461,11 +462,28 @@ static tx_status take_shape(tx_model *m, const tx_config *cfg)
     return tx_config_shape_of(cfg, &m->shape->options);
 }
 
+/* Options of a checkpoint come after the rules. */
+static tx_status check_divided(const tx_config *cfg, const tx_grid *grid, const tx_head_shape *head)
+{
+    int n = tx_grid_size(grid, TX_AXIS_CONTEXT);
+    int64_t heads = cfg->num_attention_heads / tx_grid_size(grid, TX_AXIS_TENSOR);
+    if (n == 1) return TX_OK;
+    if (head->no_direction || tx_config_has_experts(cfg))
+        return TX_FAIL(TX_ERR_ARG, "--context-parallel-size %d: %s: leave it out", n,
+                       head->no_direction ? "a BERT's samples are whole" : "layers with experts see whole samples");
+    if (tx_config_cp_comm(cfg) == TX_CP_COMM_A2A && heads < n)
+        return TX_FAIL(TX_ERR_ARG,
+                       "--context-parallel-size %d: --cp-comm-type a2a gives each rank heads, and there are %lld", n,
+                       (long long)heads);
+    return TX_OK;
+}
+
 tx_status tx_transformer_create(tx_transformer *t, const tx_model_type *type, const tx_config *cfg, int64_t vocab_size,
                                 const tx_grid *grid, const tx_head_shape *head, tx_dims *dims)
 {
     tx_model *m = &t->base;
     int64_t padded, n_valid;
+    TX_TRY(check_divided(cfg, grid, head));
     TX_TRY(pad_vocab(&padded, &n_valid, cfg, vocab_size, grid));
     *m = sizes_of(cfg, type, vocab_size, padded, n_valid);
     TX_TRY(take_shape(m, cfg));

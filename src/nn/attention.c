@@ -1,6 +1,9 @@
 /* attention.c - forward and backward of self-attention over a fused q,k,v projection. */
 #include "nn/attention.h"
 
+#include "nn/context_attention.h"
+#include "parallel/cp.h"
+
 #define QKV    "self_attention.query_key_value"
 #define CORE   "self_attention.core_attention"
 #define DENSE  "self_attention.dense"
@@ -49,35 +52,31 @@ static tx_tensor all_heads(const tx_attention *w, tx_tensor x)
     return heads(w, x, r, 0, r);
 }
 
-static tx_dropout attention_mask(const tx_attention *w, const tx_dropout_key *key)
+/* Neighbours, from position `first` on.   @past absent in backward   @position as in tx_attention_call */
+static tx_status turn_run(tx_ctx *c, const tx_attention *w, tx_tensor qk, tx_rope_args how)
 {
-    tx_dropout mask = tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_ATTENTION);
-    mask.n_heads = w->n_heads_whole;
-    mask.first_head = w->first_head;
-    return mask;
-}
-
-static tx_alibi biases(const tx_attention *w)
-{
-    if (!w->alibi) return (tx_alibi){ 0 };
-    return (tx_alibi){ .n_heads = w->n_heads_whole, .first_head = w->first_head };
-}
-
-static tx_attention_kind kind_of(const tx_attention *w)
-{
-    tx_attention_kind k = w->kind;
-    k.sink = w->sink.value;
-    return k;
-}
-
-/* @past absent in backward   @position as in tx_attention_call */
-static tx_status turn(tx_ctx *c, const tx_attention *w, tx_tensor qk, tx_past past, tx_tensor position, bool back)
-{
-    if (w->n_rot)
-        TX_RUN(c, rope, .x = qk, .n_rot = w->n_rot, .theta = w->rope_theta, .frequency = w->rope_frequency,
-               .scale = w->rope_scale, .grows_by = w->rope_grows_by, .grows_from = w->rope_grows_from,
-               .interleaved = w->rope_interleaved, .past = past, .position = position, .inverse = back);
+    if (!qk.dim[0]) return TX_OK;
+    TX_RUN(c, rope, .x = qk, .n_rot = w->n_rot, .first = how.first, .theta = w->rope_theta,
+           .frequency = w->rope_frequency, .scale = w->rope_scale, .grows_by = w->rope_grows_by,
+           .grows_from = w->rope_grows_from, .interleaved = w->rope_interleaved, .past = how.past,
+           .position = how.position, .inverse = how.inverse);
     return TX_OK;
+}
+
+/* q and k by their positions, or back again. */
+static tx_status turn(tx_ctx *c, const tx_attention *w, tx_tensor qk, const tx_attention_call *k, bool back)
+{
+    const tx_grid *g = tx_grid_of(c);
+    int64_t n = qk.dim[0];
+    const tx_position_runs at = tx_cp_positions(g, n * tx_grid_size(g, TX_AXIS_CONTEXT));
+    tx_rope_args how = { .position = k->position, .inverse = back };
+    if (!w->n_rot) return TX_OK;
+    if (k->kv && !back) how.past = k->kv->past;
+    if (!tx_context_is_divided(c)) return turn_run(c, w, qk, how);
+    how.first = at.first;
+    TX_TRY(turn_run(c, w, tx_slice_rows(qk, 0, at.turn), how));
+    how.first = tx_position_of(&at, at.turn);
+    return turn_run(c, w, tx_slice_rows(qk, at.turn, n - at.turn), how);
 }
 
 /* Heads that lie one after the other, as rows [s b n, d] in `room`, which may be larger; with a norm of the whole as
@@ -137,15 +136,24 @@ static tx_status norm_parts_bwd(tx_ctx *c, const tx_attention *w, const tx_atten
     return norm_heads_bwd(c, &w->q_norm, &a->q_norm, a->q, d.q, rows_in(w, room, d.q));
 }
 
+/* The middle of the layer, as forward has it. */
+static tx_core_attention core_of(const tx_attention *w, const tx_attention_saved *a, const tx_attention_call *k,
+                                 parts p)
+{
+    return (
+        tx_core_attention){ .w = w, .call = k, .q = p.q, .k = p.k, .v = p.v, .o = all_heads(w, a->o), .lse = a->lse };
+}
+
 tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_saved *a, const tx_attention_call *k)
 {
     int64_t s = k->x.dim[0], b = k->x.dim[1], n = w->n_heads, g = w->n_groups;
     tx_dtype t = k->x.dtype;
     const tx_kv_cache *kv = k->kv;
-    a->qkv = tx_push3(&c->acts, t, s, b, (n + 2 * g) * w->d);
+    size_t mark = tx_arena_mark(&c->scratch);
+    bool by_heads = tx_context_by_heads(c, w);
+    a->qkv = tx_push3(by_heads ? &c->scratch : &c->acts, t, s, b, (n + 2 * g) * w->d);
     a->o = tx_push3(&c->acts, t, s, b, n * w->d);
-    a->lse = kv ? (tx_tensor){ 0 } : tx_push1(&c->acts, tx_wide(t), b * n * s);
-    tx_past past = kv ? kv->past : (tx_past){ .n = { 0 } };
+    a->lse = kv || by_heads ? (tx_tensor){ 0 } : tx_push1(&c->acts, tx_wide(t), b * n * s);
 
     /* 1  q, k, v = x W_qkvᵀ + b_qkv   [s, b, groups, r + 2, d] */
     tx_at_part(c, QKV);
@@ -155,28 +163,27 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
     parts p = cut(w, a->qkv);
     TX_TRY(norm_parts(c, w, a, p));
     tx_at_part(c, CORE);
-    TX_TRY(turn(c, w, p.qk, past, k->position, false));
+    TX_TRY(turn(c, w, p.qk, k, false));
     if (kv) {
-        TX_RUN(c, cache_append, .k_cache = kv->k, .v_cache = kv->v, .k = p.k, .v = p.v, .past = past);
+        TX_RUN(c, cache_append, .k_cache = kv->k, .v_cache = kv->v, .k = p.k, .v = p.v, .past = kv->past);
         p.k = kv->k;
         p.v = kv->v;
     }
-    if (k->max_logits.data)
-        TX_RUN(c, max_logits, .max = k->max_logits, .q = p.q, .k = p.k, .scale = w->scale, .causal = w->causal,
-               .first_key = k->seen.first, .n_keys = k->seen.n, .window = w->kind.window);
     /* 3  o = drop(softmax(scale q kᵀ + biases + mask)) v   [s, b, n d] */
     a->lse = (tx_tensor){ .data = a->lse.data,
                           .dtype = a->lse.dtype,
                           .n_dims = 4,
                           .dim = { b, g, n / g, s },
                           .stride = { n * s, n / g * s, s, 1 } };
-    TX_RUN(c, attention_fwd, .o = all_heads(w, a->o), .lse = a->lse, .q = p.q, .k = p.k, .v = p.v, .scale = w->scale,
-           .causal = w->causal, .mask = attention_mask(w, k->dropout), .first_key = k->seen.first, .n_keys = k->seen.n,
-           .past = past, .alibi = biases(w), .kind = kind_of(w));
+    const tx_core_attention core = core_of(w, a, k, p);
+    TX_TRY(tx_context_is_divided(c) ? tx_context_attention_fwd(c, &core, &a->context)
+                                    : tx_core_attention_fwd(c, &core));
     /* 4  y = o W_projᵀ + b_proj */
     tx_at_part(c, DENSE);
     TX_TRY(tx_linear_fwd(c, &w->proj, tx_as_rows(k->y), tx_as_rows(a->o)));
-    return tx_lora_fwd(c, w->proj_lora, tx_as_rows(k->y), tx_as_rows(a->o), k->dropout);
+    TX_TRY(tx_lora_fwd(c, w->proj_lora, tx_as_rows(k->y), tx_as_rows(a->o), k->dropout));
+    tx_arena_pop(&c->scratch, mark);
+    return TX_OK;
 }
 
 tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_attention_saved *a,
@@ -195,12 +202,15 @@ tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_atte
     TX_TRY(tx_lora_bwd(c, w->proj_lora, tx_as_rows(d_o), tx_as_rows(k->dy), tx_as_rows(a->o), k->dropout));
     /* 3  dq, dk, dv, side by side as the forward's fused tensor */
     tx_at_part(c, CORE);
-    TX_RUN(c, attention_bwd, .dq = d.q, .dk = d.k, .dv = d.v, .do_ = all_heads(w, d_o), .o = all_heads(w, a->o),
-           .lse = a->lse, .q = p.q, .k = p.k, .v = p.v, .scale = w->scale, .causal = w->causal,
-           .mask = attention_mask(w, k->dropout), .first_key = k->seen.first, .n_keys = k->seen.n, .alibi = biases(w),
-           .kind = kind_of(w), .dsink = w->sink.frozen ? (tx_tensor){ 0 } : w->sink.grad);
+    tx_core_attention core = core_of(w, a, k, p);
+    core.d_o = all_heads(w, d_o);
+    core.dq = d.q;
+    core.dk = d.k;
+    core.dv = d.v;
+    TX_TRY(tx_context_is_divided(c) ? tx_context_attention_bwd(c, &core, &a->context)
+                                    : tx_core_attention_bwd(c, &core));
     /* 2  dq, dk turned back, and those of what was normalised; do is needed no more */
-    TX_TRY(turn(c, w, d.qk, (tx_past){ .n = { 0 } }, k->position, true));
+    TX_TRY(turn(c, w, d.qk, k, true));
     TX_TRY(norm_parts_bwd(c, w, a, d, d_o));
     /* 1  dx = dqkv W_qkv */
     tx_at_part(c, QKV);

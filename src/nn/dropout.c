@@ -13,6 +13,6 @@ tx_dropout tx_dropout_at(const tx_dropout_key *key, double p, int layer, tx_drop
                                : (uint32_t)drop,
         .sample = key->sample,
         .s_global = key->s_global,
-        .first_s = key->first_s,
+        .at = key->at,
     };
 }

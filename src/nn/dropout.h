@@ -19,13 +19,14 @@ typedef enum tx_dropout_site {
 /* What all dropout sites of one micro-batch share. */
 typedef struct tx_dropout_key {
     uint64_t seed;
-    uint32_t iteration; /* 1, 2, ...; 0 is taken by the initial weights */
-    uint64_t sample;    /* global number of the micro-batch's first sample */
-    int64_t s_global;   /* sequence length */
-    int64_t first_s;    /* position of the first row of activations between layers */
-    int64_t b;          /* samples of the micro-batch */
-    double layer_drop;  /* 1 - theta of --progressive-layer-drop; 0: no layer is dropped */
-    bool on;            /* off in evaluation and generation */
+    uint32_t iteration;     /* 1, 2, ...; 0 is taken by the initial weights */
+    uint64_t sample;        /* global number of the micro-batch's first sample */
+    int64_t s_global;       /* sequence length */
+    tx_position_runs at;    /* positions of the rows of activations between layers, */
+    tx_position_runs whole; /* and of those inside them, where this rank's tensor-parallel peers have theirs, too */
+    int64_t b;              /* samples of the micro-batch */
+    double layer_drop;      /* 1 - theta of --progressive-layer-drop; 0: no layer is dropped */
+    bool on;                /* off in evaluation and generation */
 } tx_dropout_key;
 
 /* The mask of one site with probability p; layer counts from 1, 0 is the embedding. */

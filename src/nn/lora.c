@@ -78,7 +78,7 @@ static tx_dropout mask_of(const tx_lora *l, const tx_dropout_key *key)
 {
     if (!key || l->p_drop == 0) return (tx_dropout){ .drop = 0 };
     tx_dropout_key whole = *key;
-    whole.first_s = 0; /* x has all positions */
+    whole.at = key->whole; /* x has the peers' positions, too */
     tx_dropout m = tx_dropout_at(&whole, l->p_drop, l->layer, l->site);
     m.columns = l->columns;
     m.first_column = l->first;

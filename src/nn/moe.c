@@ -239,7 +239,7 @@ static tx_router router_of(const tx_moe *w, const tx_moe_call *k)
                        : tx_moe_capacity(k->x.dim[0], w->n_experts, factor * (double)how.k, w->min_capacity);
     how.b = k->pass->b;
     how.random = tx_dropout_at(k->random, 0, w->layer, TX_RANDOM_ROUTER);
-    how.random.first_s = 0; /* all positions are here */
+    how.random.at = k->random->whole; /* the peers' positions are here, too */
     if (k->random->on) return how;
     how.noisy_second = false;
     if (how.drop == TX_DROP_RANDOM) how.drop = TX_DROP_LATER;

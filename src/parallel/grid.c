@@ -59,6 +59,8 @@ tx_layout tx_layout_of(const tx_config *cfg)
     }, .near = near_of(cfg),
        .copy = cfg->mics_shard_size > 0 ? (int)cfg->mics_shard_size : 0,
        .sequence = cfg->sequence_parallel,
+       .heads = (int)tx_config_heads_ranks(cfg),
+       .zigzag = tx_config_zigzag(cfg),
        .expert = tx_config_divides_experts(cfg) ? (int)cfg->moe_expert_parallel_size : 0,
        .expert_tensor = tx_config_expert_tensor(cfg) };
 }
@@ -96,6 +98,8 @@ void tx_grid_place(tx_grid *g, int rank, const tx_layout *layout)
     g->rank = rank;
     g->size = below;
     g->sequence = layout->sequence && tx_grid_size(g, TX_AXIS_TENSOR) > 1;
+    g->heads = layout->heads;
+    g->zigzag = layout->zigzag;
     g->near = layout->near;
     g->copy = layout->copy;
     g->expert = layout->expert;
@@ -104,29 +108,39 @@ void tx_grid_place(tx_grid *g, int rank, const tx_layout *layout)
 
 tx_layout tx_grid_layout(const tx_grid *g)
 {
-    tx_layout l = { .near = g->near,
+    tx_layout l = { .heads = g->heads,
+                    .near = g->near,
                     .copy = g->copy,
                     .sequence = g->sequence,
+                    .zigzag = g->zigzag,
                     .expert = g->expert,
                     .expert_tensor = g->expert_tensor };
     for (int i = 0; i < TX_N_AXES; i++) l.size[i] = g->axis[i].size;
     return l;
 }
 
+/* A sequence that is not divided is not spoken of. */
+static bool is_told(const tx_layout *l, int axis)
+{
+    return axis != TX_AXIS_CONTEXT || size_of(l, TX_AXIS_CONTEXT) > 1;
+}
+
 /* @at [TX_N_AXES] */
-static const char *place_text(char buf[TX_PLACE_TEXT], const int *at)
+static const char *place_text(char buf[TX_PLACE_TEXT], const tx_layout *l, const int *at)
 {
     int n = 0;
     for (int i = 0; i < TX_N_AXES; i++)
-        n += snprintf(buf + n, (size_t)(TX_PLACE_TEXT - n), "%s%s %d", i ? ", " : "", axis_word[i], at[i]);
+        if (is_told(l, i))
+            n += snprintf(buf + n, (size_t)(TX_PLACE_TEXT - n), "%s%s %d", i ? ", " : "", axis_word[i], at[i]);
     return buf;
 }
 
 const char *tx_grid_text(char buf[TX_PLACE_TEXT], const tx_grid *g)
 {
+    const tx_layout l = tx_grid_layout(g);
     int at[TX_N_AXES];
     for (int i = 0; i < TX_N_AXES; i++) at[i] = g->axis[i].rank;
-    return place_text(buf, at);
+    return place_text(buf, &l, at);
 }
 
 int tx_layout_rank(const tx_layout *l, const int *at)
@@ -164,7 +178,8 @@ static const char *sizes_text(char buf[TX_PLACE_TEXT], const tx_layout *l)
 {
     int n = 0;
     for (int i = 0; i < TX_N_AXES; i++)
-        n += snprintf(buf + n, (size_t)(TX_PLACE_TEXT - n), "%s%d", i ? " x " : "", size_of(l, (tx_axis_kind)i));
+        if (is_told(l, i))
+            n += snprintf(buf + n, (size_t)(TX_PLACE_TEXT - n), "%s%d", i ? " x " : "", size_of(l, (tx_axis_kind)i));
     return buf;
 }
 
@@ -176,7 +191,7 @@ static tx_status check_claims(const claim *all, int n, int *owner, const tx_layo
     for (int i = 0; i < n; i++) {
         if (!all[i].has) return TX_FAIL(TX_ERR_ARG, "rank %d has no place of its own on the axes, and others have", i);
         int rank = tx_layout_rank(l, all[i].at);
-        place_text(at, all[i].at);
+        place_text(at, l, all[i].at);
         if (rank < 0) return TX_FAIL(TX_ERR_ARG, "rank %d says it is %s of %s ranks", i, at, sizes_text(sizes, l));
         if (owner[rank] >= 0) return TX_FAIL(TX_ERR_ARG, "ranks %d and %d both say they are %s", owner[rank], i, at);
         owner[rank] = i;
@@ -234,12 +249,13 @@ static int number_along(const tx_grid *g, unsigned axes, int *n)
     return number;
 }
 
-/* The ranks whose places along DATA are in this rank's row. */
+/* The ranks whose places along DATA and CONTEXT together are in this rank's row; both vary next to each other. */
 static group_spec describe_copy(const tx_grid *g, int row)
 {
-    int at = tx_grid_rank(g, TX_AXIS_DATA), n;
+    int n, sharers, at = number_along(g, TX_ALONG_SHARERS, &sharers);
     tx_grid one = *g;
     one.axis[TX_AXIS_DATA] = (tx_axis){ .size = row, .rank = at % row };
+    one.axis[TX_AXIS_CONTEXT] = (tx_axis){ .size = 1 };
     int number = number_along(&one, TX_ALONG_ALL, &n);
     return (group_spec){ n, number, at / row, n == 1 };
 }
@@ -250,7 +266,7 @@ static group_spec describe_group(const tx_grid *g, int kind)
     int n, n_colors, members = groups[kind].members, row;
     memcpy(&row, (const char *)&l + groups[kind].row, sizeof row);
     unsigned axes = groups[kind].axes;
-    if (axes == TX_ALONG_EXPERTS && g->expert_tensor) axes = TX_ALONG(DATA);
+    if (axes == TX_ALONG_EXPERTS && g->expert_tensor) axes = TX_ALONG_SHARERS;
     int number = number_along(g, axes, &n), color = number_along(g, TX_ALONG_ALL & ~axes, &n_colors);
     bool last = number == n - 1, end = n > 1 && (number == 0 || last);
     switch (members) {
@@ -272,12 +288,18 @@ static group_spec describe_group(const tx_grid *g, int kind)
 /* Experts are divided over ranks of a stage, in rows of as many; near ranks are rows of the data-parallel ones. */
 static tx_status fit_rows(const tx_layout *l)
 {
-    int t = size_of(l, TX_AXIS_TENSOR), r = size_of(l, TX_AXIS_DATA), n = l->expert_tensor ? r : t * r;
+    int t = size_of(l, TX_AXIS_TENSOR), r = size_of(l, TX_AXIS_DATA) * size_of(l, TX_AXIS_CONTEXT),
+        n = l->expert_tensor ? r : t * r;
     if (l->near && r % l->near)
         return TX_FAIL(TX_ERR_ARG,
                        "rows of %d ranks (--zero-hpz-partition-size, --mics-shard-size, --onebit-worker-size) do not "
                        "divide the %d data-parallel ranks",
                        l->near, r);
+    if (l->heads && size_of(l, TX_AXIS_CONTEXT) % l->heads)
+        return TX_FAIL(TX_ERR_ARG,
+                       "rows of %d ranks (--hierarchical-context-parallel-sizes) do not divide the %d "
+                       "context-parallel ranks",
+                       l->heads, size_of(l, TX_AXIS_CONTEXT));
     if (!l->expert || n % l->expert == 0) return TX_OK;
     return TX_FAIL(TX_ERR_ARG, "--moe-expert-parallel-size %d does not divide the %d %s ranks of a stage%s", l->expert,
                    n, l->expert_tensor || t == 1 ? "data-parallel" : "tensor- and data-parallel",
@@ -295,7 +317,7 @@ static tx_status fit_layout(tx_layout *l, int n)
     l->size[TX_AXIS_DATA] = n / others;
     if (n % others == 0) return fit_rows(l);
     for (int i = 0; i < TX_N_AXES && !st; i++)
-        if (i != TX_AXIS_DATA)
+        if (i != TX_AXIS_DATA && is_told(l, i))
             st = tx_str_printf(&text, "%s%s model parallel size (%d)", i ? " times " : "", axis_word[i],
                                size_of(l, (tx_axis_kind)i));
     if (!st) st = TX_FAIL(TX_ERR_ARG, "world size (%d) is not divisible by %s", n, text.data);

@@ -1,12 +1,13 @@
 /* grid.h - the axes of a job: which rank has which place, and the groups along them. Nothing else maps ranks to axes.
  *
- *      rank = tensor + t (data + r pipeline)      t, r, p ranks along the axes; t varies fastest, as in Megatron-LM
+ *      rank = tensor + t (context + c (data + r pipeline))     t, c, r, p ranks along the axes; as in Megatron Core
  *
- *      16 ranks, t = 2, p = 4, r = 2:     stage 0   | 0 1 | 2 3 |       tensor groups   [0 1] [2 3] ...
- *                                         stage 1   | 4 5 | 6 7 |       data groups     [0 2] [1 3] [4 6] ...
- *                                         stage 2   | 8 9 |10 11|       pipelines       [0 4 8 12] [1 5 9 13] ...
- *                                         stage 3   |12 13|14 15|
+ *      16 ranks, t = 2, c = 1, p = 4, r = 2:   stage 0   | 0 1 | 2 3 |   tensor groups   [0 1] [2 3] ...
+ *                                              stage 1   | 4 5 | 6 7 |   data groups     [0 2] [1 3] [4 6] ...
+ *                                              stage 2   | 8 9 |10 11|   pipelines       [0 4 8 12] [1 5 9 13] ...
+ *                                              stage 3   |12 13|14 15|
  *
+ *  Ranks along CONTEXT divide the positions of each sample (cp.h); they and those along DATA have the same parameters.
  *  Axes and groups are the two tables below. A new axis is a row of the first one and rows of the second one for its
  *  groups; places, plans and groups are made by loops over the tables.
  *
@@ -40,8 +41,9 @@
 /*    constant  word      order  size */
 #define TX_AXES(X)                                                    \
     X(TENSOR,   tensor,   0,     cfg->tensor_model_parallel_size)     \
-    X(PIPELINE, pipeline, 2,     cfg->pipeline_model_parallel_size)   \
-    X(DATA,     data,     1,     tx_config_data_parallel(cfg))
+    X(PIPELINE, pipeline, 3,     cfg->pipeline_model_parallel_size)   \
+    X(DATA,     data,     2,     tx_config_data_parallel(cfg))        \
+    X(CONTEXT,  context,  1,     cfg->context_parallel_size)
 
 /* clang-format on */
 
@@ -56,8 +58,9 @@ typedef enum tx_axis_kind {
 #define TX_ALONG(constant) (1u << TX_AXIS_##constant)
 #define TX_ALONG_ALL       ((1u << TX_N_AXES) - 1)
 
-/* Those along which experts are divided. */
-#define TX_ALONG_EXPERTS (TX_ALONG(TENSOR) | TX_ALONG(DATA))
+/* Those along which ranks have the same parameters, and those along which experts are divided. */
+#define TX_ALONG_SHARERS (TX_ALONG(DATA) | TX_ALONG(CONTEXT))
+#define TX_ALONG_EXPERTS (TX_ALONG(TENSOR) | TX_ALONG_SHARERS)
 
 /* clang-format off */
 
@@ -66,15 +69,18 @@ typedef enum tx_axis_kind {
  *  axes     along which places differ; of experts that tensor ranks split not TENSOR
  *  members  ALL of those ranks; or the two ENDS: the first and the last; a rank between them is in a group of one; or
  *           those IN_A_ROW; or those that have the same place in their rows, ACROSS them; or of ALL those whose places
- *           along DATA are in one row, A_COPY
+ *           along DATA and CONTEXT are in one row, A_COPY
  *  row      ranks of a row, a member of tx_layout; where that is 0 such groups are groups of one */
 /*    constant  name                    axes                                    members    row */
 #define TX_STEP_GROUPS(X) /* in which a step moves tensors */                                     \
     X(TENSOR,   "tensor-parallel",      TX_ALONG(TENSOR),                       ALL,       none)  \
+    X(CONTEXT,  "context-parallel",     TX_ALONG(CONTEXT),                      ALL,       none)  \
+    X(HEADS,    "context-parallel row", TX_ALONG(CONTEXT),                      IN_A_ROW,  heads) \
+    X(RING,     "context-parallel ring", TX_ALONG(CONTEXT),                     ACROSS,    heads) \
     X(PIPELINE, "pipeline",             TX_ALONG(PIPELINE),                     ALL,       none)  \
-    X(DATA,     "data-parallel",        TX_ALONG(DATA),                         ALL,       none)  \
-    X(NEAR,     "near data-parallel",   TX_ALONG(DATA),                         IN_A_ROW,  near)  \
-    X(FAR,      "far data-parallel",    TX_ALONG(DATA),                         ACROSS,    near)  \
+    X(DATA,     "data-parallel",        TX_ALONG_SHARERS,                       ALL,       none)  \
+    X(NEAR,     "near data-parallel",   TX_ALONG_SHARERS,                       IN_A_ROW,  near)  \
+    X(FAR,      "far data-parallel",    TX_ALONG_SHARERS,                       ACROSS,    near)  \
     X(ENDS,     "first and last stage", TX_ALONG(PIPELINE),                     ENDS,      none)  \
     X(EXPERT,      "expert-parallel",      TX_ALONG_EXPERTS,                    IN_A_ROW,  expert) \
     X(EXPERT_DATA, "expert-data-parallel", TX_ALONG_EXPERTS,                    ACROSS,    expert)
@@ -101,6 +107,8 @@ typedef struct tx_layout {
     int near;      /* data-parallel ranks that are near each other; 0: there are no rows of them */
     int copy;      /* the same, where they have all of the training state (MiCS); else 0 */
     bool sequence; /* sequence parallelism; ignored where there is one tensor rank */
+    int heads;     /* ranks along CONTEXT that exchange heads, where rows of them are in rings (a2a+p2p); else 0 */
+    bool zigzag;   /* ranks along CONTEXT have two runs of positions each (cp.h), not one */
     int expert;    /* ranks that divide a layer's experts; 0: every rank of a stage has all, split over tensor ranks */
     bool expert_tensor; /* tensor ranks split an expert's matrices, and do not share the tokens */
 } tx_layout;
@@ -125,7 +133,8 @@ typedef struct tx_grid {
     tx_axis axis[TX_N_AXES];
     tx_comm *group[TX_N_GROUPS];
     bool sequence;          /* sequence parallelism: between layers a tensor-parallel rank holds s/t positions */
-    int near, copy, expert; /* as the layout has them */
+    bool zigzag;            /* as the layout has it */
+    int heads, near, copy, expert; /* as the layout has them */
     bool expert_tensor;
     bool reordered; /* the group WORLD is the grid's own */
     tx_place_of_work work;
@@ -150,6 +159,12 @@ void tx_grid_place(tx_grid *g, int rank, const tx_layout *layout);
 
 /* The grid's sizes: of all its ranks. */
 tx_layout tx_grid_layout(const tx_grid *g);
+
+/* How many ranks have this one's parameters: those along DATA and CONTEXT. */
+static inline int tx_grid_sharers(const tx_grid *g)
+{
+    return tx_comm_size(g->group[TX_GROUP_DATA]);
+}
 
 /* The ranks that have the same experts' tensors, over which their gradients are summed: all data-parallel ones where
  * experts are not divided. */

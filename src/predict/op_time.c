@@ -79,10 +79,16 @@ double tx_op_seconds(const tx_machine *m, const tx_work_event *e, int n_ranks)
 
 /* ---- messages ---- */
 
+/* Ranks that divide positions. */
+static int contexts_of(const tx_layout *l)
+{
+    return l->size[TX_AXIS_CONTEXT] ? l->size[TX_AXIS_CONTEXT] : 1;
+}
+
 /* Ranks between two neighbours of a group, and how many there are. */
 static void stride_of(const tx_layout *l, int group, int *stride, int *size)
 {
-    int t = l->size[TX_AXIS_TENSOR], p = l->size[TX_AXIS_PIPELINE], r = l->size[TX_AXIS_DATA];
+    int t = l->size[TX_AXIS_TENSOR], p = l->size[TX_AXIS_PIPELINE], c = contexts_of(l), r = c * l->size[TX_AXIS_DATA];
     int e = l->expert ? l->expert : 1, beside = l->expert_tensor ? t : 1, of_experts = t * r / beside;
     switch (group) {
     case TX_GROUP_EXPERT:
@@ -93,6 +99,15 @@ static void stride_of(const tx_layout *l, int group, int *stride, int *size)
         return;
     case TX_GROUP_TENSOR:
         *stride = 1, *size = t;
+        return;
+    case TX_GROUP_CONTEXT:
+        *stride = t, *size = c;
+        return;
+    case TX_GROUP_HEADS:
+        *stride = t, *size = l->heads ? l->heads : 1;
+        return;
+    case TX_GROUP_RING:
+        *stride = t * l->heads, *size = l->heads ? c / l->heads : 1;
         return;
     case TX_GROUP_DATA:
         *stride = t, *size = r;
@@ -121,7 +136,7 @@ tx_span tx_group_span(const tx_layout *l, int group, const tx_machine *m)
 {
     int stride, size, node = (int)m->ranks_per_node;
     stride_of(l, group, &stride, &size);
-    int world = l->size[TX_AXIS_TENSOR] * l->size[TX_AXIS_PIPELINE] * l->size[TX_AXIS_DATA];
+    int world = l->size[TX_AXIS_TENSOR] * l->size[TX_AXIS_PIPELINE] * l->size[TX_AXIS_DATA] * contexts_of(l);
     if (stride < 1) stride = 1;
     if (node > world) node = world;
     int in_node = stride < node ? node / stride : 1;

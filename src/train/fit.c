@@ -180,7 +180,7 @@ static void write_flags(const search *s, const candidate *c, char text[TX_FIT_FL
 {
     const tx_config *cfg = s->cfg;
     flag_text f = { .text = text, .cap = TX_FIT_FLAGS };
-    int64_t model = c->on.tp * c->on.pp;
+    int64_t model = c->on.tp * c->on.pp * cfg->context_parallel_size;
     bool moves = c->on.ranks / model != tx_config_data_parallel(cfg);
     text[0] = 0;
     if (c->on.tp != cfg->tensor_model_parallel_size) add(&f, "--tensor-model-parallel-size %lld", (long long)c->on.tp);

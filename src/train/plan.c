@@ -7,7 +7,9 @@
 #include "base/alloc.h"
 #include "checkpoint/checkpoint.h"
 #include "convert/save_as.h"
+#include "nn/context_attention.h"
 #include "nn/moe.h"
+#include "parallel/cp.h"
 #include "zero/compressed.h"
 #include "zero/loco.h"
 #include "zero/matrices.h"
@@ -392,12 +394,34 @@ static void count_routed(tx_volume_sizes *s, const tx_model *m, const tx_config 
         }
 }
 
+/* Parameters of a norm. */
+static int64_t norm_size(const tx_model *m, const tx_config *cfg)
+{
+    bool beta = cfg->normalization != TX_NORMALIZATION_RMSNORM && !cfg->disable_norm_bias;
+    return beta ? 2 * m->hidden : m->hidden;
+}
+
+/* tx_volume_sizes.keys_sent */
+static int64_t keys_sent(const tx_model *m, const tx_config *cfg, const tx_grid *g)
+{
+    enum tx_cp_comm how = tx_config_cp_comm(cfg);
+    int64_t row = g->heads ? g->heads : 1;
+    return how == TX_CP_COMM_A2A ? 0 : 2 * (m->n_groups / tx_grid_size(g, TX_AXIS_TENSOR) / row) * m->head_dim;
+}
+
+/* tx_volume_sizes.heads_sent */
+static int64_t heads_sent(const tx_model *m, const tx_config *cfg, const tx_grid *g)
+{
+    int64_t t = tx_grid_size(g, TX_AXIS_TENSOR), c = tx_grid_size(g, TX_AXIS_CONTEXT);
+    enum tx_cp_comm how = tx_config_cp_comm(cfg);
+    if (c == 1 || how == TX_CP_COMM_P2P || how == TX_CP_COMM_ALLGATHER) return 0;
+    return tx_context_heads_sent(m->n_heads / t, m->n_groups / t, g->heads ? g->heads : c) * m->head_dim;
+}
+
 tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, const tx_grid *g, int64_t n_micro,
                                       int64_t s, const tx_zero *z)
 {
-    int64_t b = cfg->micro_batch_size, n_layers = 0, n_again = 0, n_gathered = 0;
-    bool beta = cfg->normalization != TX_NORMALIZATION_RMSNORM && !cfg->disable_norm_bias;
-    int64_t norm = beta ? 2 * m->hidden : m->hidden;
+    int64_t b = cfg->micro_batch_size, n_layers = 0, n_again = 0, n_gathered = 0, norm = norm_size(m, cfg);
     const tx_recompute *r = &m->recompute;
     tx_batch batch = { .chunk = 0 };
     for (int k = 0; k < m->n_chunks; k++) {
@@ -409,7 +433,12 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
     tx_volume_sizes sizes = {
         .t = tx_grid_size(g, TX_AXIS_TENSOR),
         .p = tx_grid_size(g, TX_AXIS_PIPELINE),
-        .r = tx_grid_size(g, TX_AXIS_DATA),
+        .r = tx_grid_sharers(g),
+        .c = tx_grid_size(g, TX_AXIS_CONTEXT),
+        .heads = g->heads,
+        .heads_sent = heads_sent(m, cfg, g),
+        .keys_sent = keys_sent(m, cfg, g),
+        .keys_gathered = tx_config_cp_comm(cfg) == TX_CP_COMM_ALLGATHER,
         .near = tx_comm_size(tx_grid_group(g, TX_GROUP_NEAR)),
         .far = tx_comm_size(tx_grid_group(g, TX_GROUP_FAR)),
         .mics = z->mics,
@@ -417,7 +446,7 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
         .r_experts = tx_comm_size(tx_grid_group(g, TX_GROUP_EXPERT_DATA)),
         .stage = tx_grid_rank(g, TX_AXIS_PIPELINE),
         .sequence = g->sequence,
-        .s = s,
+        .s = tx_cp_rows(g, s),
         .b = b,
         .h = m->hidden,
         .n_micro = n_micro,
@@ -442,7 +471,7 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
     };
     count_gates(&sizes, m, cfg);
     if (sizes.e > 1) count_routed(&sizes, m, cfg, g);
-    m->type->shape(m, cfg, &batch, s, b);
+    m->type->shape(m, cfg, &batch, tx_cp_rows(g, s), b);
     sizes.head_rows = batch.label.dim[0];
     sizes.head_chunks = tx_head_loss_chunks(sizes.head_rows, m->vocab_padded / tx_grid_size(g, TX_AXIS_TENSOR),
                                             m->dtype, z->c->device != NULL);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "nn/kept_input.h"
+#include "parallel/cp.h"
 #include "parallel/tp.h"
 
 enum { FILL, FORWARD, BACKWARD };
@@ -29,7 +30,7 @@ static void enter(tx_stage *st, int slot)
 static void shape_batch(tx_stage *st, tx_batch *batch)
 {
     *batch = (tx_batch){ .chunk = 0 };
-    st->m->type->shape(st->m, st->cfg, batch, st->s, st->b);
+    st->m->type->shape(st->m, st->cfg, batch, tx_cp_rows(st->grid, st->s), st->b);
     tx_routing_shape(st->m, batch, st->kept);
 }
 
@@ -118,7 +119,7 @@ static tx_tensor push(tx_arena *a, tx_tensor shape)
 static void shape_messages(tx_stage *st)
 {
     st->from_previous = st->to_next =
-        tx_tensor3(NULL, st->m->stream, tx_tp_positions(st->c, st->s), st->b, st->m->hidden);
+        tx_tensor3(NULL, st->m->stream, tx_tp_positions(st->c, tx_cp_rows(st->grid, st->s)), st->b, st->m->hidden);
     if (st->m->type->between) st->m->type->between(st->m, st->b, &st->from_previous, &st->to_next);
 }
 
@@ -494,7 +495,9 @@ static tx_status forward(tx_stage *st, const tx_pp_instr *in, bool last, bool tr
     tx_host_batch *g;
     TX_TRY(fill(st, batch, in->micro, &g));
     if (!feed->fill) batch->dropout = (tx_dropout_key){ .s_global = st->s, .on = train }; /* of a dry run */
-    batch->dropout.first_s = tx_tp_first_position(st->c, st->s);
+    batch->dropout.whole = tx_cp_positions(st->grid, st->s);
+    batch->dropout.at =
+        tx_positions_from(&batch->dropout.whole, tx_tp_first_position(st->c, tx_cp_rows(st->grid, st->s)));
     batch->dropout.b = batch->token.n_dims == 2 ? batch->token.dim[1] : 0;
     batch->units = feed->units;
     batch->last = last;

@@ -105,7 +105,8 @@ typedef struct tx_trainer {
     double seconds[TX_N_TIMERS]; /* of the last update's parts */
     int64_t dump_iteration;      /* --dump-step, or 0 */
     int32_t *dump_tokens;        /* [global batch, row_len] of that iteration */
-    double *all_losses;          /* [data ranks] */
+    double *all_losses;          /* [ranks with the same parameters, TX_MAX_LOSSES] */
+    tx_loss_sum *part_losses;    /* [ranks that divide positions, TX_MAX_LOSSES] */
     float *own_losses; /* 3 times [b, losses] of a user-defined model: losses, gradients by them, weights; owned, or
                           NULL */
     char *origin;      /* checkpoint that the state was read from or saved to last; owned; NULL: initial weights */

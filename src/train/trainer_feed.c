@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "parallel/cp.h"
+
 const tx_samples *tx_trainer_samples(const tx_trainer *t)
 {
     return t->cfg->finetune_data.n ? tx_samples_of(t->cfg) : t->model->type->samples;
@@ -22,6 +24,8 @@ tx_status tx__trainer_fill_batch(const tx_trainer *t, tx_batch *batch, const voi
 {
     const tx_batch_rule rule = { .s = t->s,
                                  .places = t->cfg->finetune_data.n > 0,
+                                 .n_parts = tx_grid_size(t->grid, TX_AXIS_CONTEXT),
+                                 .at = tx_cp_positions(t->grid, t->stage.s),
                                  .eod = t->eod,
                                  .eod_mask_loss = t->cfg->eod_mask_loss,
                                  .reset_position_ids = t->cfg->reset_position_ids,
@@ -81,13 +85,31 @@ void tx__trainer_feed_init(tx_trainer_feed *f, tx_trainer *t)
     *f = (tx_trainer_feed){ .is = { .fill = fill, .user = f, .units = &t->zero.hooks }, .t = t };
 }
 
-void tx__trainer_feed_add(tx_trainer_feed *f, const tx_batch *batch, int64_t n_samples, double weight)
+tx_status tx__trainer_losses_of(const tx_trainer *t, const tx_batch *batch, int64_t n_samples, tx_loss_sum *sum)
 {
-    const tx_model *m = f->t->model;
-    tx_loss_sum sum[TX_MAX_LOSSES];
+    const tx_model *m = t->model;
+    int n = tx_grid_size(t->grid, TX_AXIS_CONTEXT);
+    tx_loss_sum own[TX_MAX_LOSSES], *all = t->part_losses;
     m->type->losses(m, batch, n_samples, sum);
-    for (int k = 0; k < m->n_losses; k++)
+    if (n == 1) return TX_OK;
+    size_t bytes = (size_t)m->n_losses * sizeof *own;
+    memcpy(own, sum, bytes);
+    memset(sum, 0, bytes);
+    TX_TRY(tx_comm_gather(tx_grid_group(t->grid, TX_GROUP_CONTEXT), all, own, bytes));
+    for (int i = 0; i < n * m->n_losses; i++) {
+        sum[i % m->n_losses].sum += all[i].sum;
+        sum[i % m->n_losses].n += all[i].n;
+    }
+    return TX_OK;
+}
+
+tx_status tx__trainer_feed_add(tx_trainer_feed *f, const tx_batch *batch, int64_t n_samples, double weight)
+{
+    tx_loss_sum sum[TX_MAX_LOSSES];
+    TX_TRY(tx__trainer_losses_of(f->t, batch, n_samples, sum));
+    for (int k = 0; k < f->t->model->n_losses; k++)
         if (sum[k].n) f->sum[k] += weight * (sum[k].sum / (double)sum[k].n);
+    return TX_OK;
 }
 
 double tx__trainer_total(const tx_trainer *t, const double *losses)

@@ -22,8 +22,11 @@ typedef struct tx_trainer_feed {
 /* A feed that fills batches, with dropout unless it is an evaluation. The caller sets what happens to the losses. */
 void tx__trainer_feed_init(tx_trainer_feed *f, tx_trainer *t);
 
-/* f->sum[k] += weight times the mean of each of the batch's losses over its first n_samples. */
-void tx__trainer_feed_add(tx_trainer_feed *f, const tx_batch *batch, int64_t n_samples, double weight);
+/* The sums of the batch's losses over its first n_samples; of all positions, where ranks divide them. */
+tx_status tx__trainer_losses_of(const tx_trainer *t, const tx_batch *batch, int64_t n_samples, tx_loss_sum *sum);
+
+/* f->sum[k] += weight times their means. */
+tx_status tx__trainer_feed_add(tx_trainer_feed *f, const tx_batch *batch, int64_t n_samples, double weight);
 
 /* The sum of a model's losses. */
 double tx__trainer_total(const tx_trainer *t, const double *losses);

@@ -55,7 +55,7 @@ tx_status tx__trainer_take_logits(tx_trainer *t)
     const shape is = shape_of(t);
     const tx_model *m = t->model;
     if (!t->train || !tx__trainer_sees_logits(t)) return TX_OK;
-    int data = tx_grid_size(t->grid, TX_AXIS_DATA);
+    int data = tx_grid_sharers(t->grid);
     TX_TRY(tx_alloc(&t->logits, (size_t)(is.layers * is.heads * (data + 1)) + 1, sizeof *t->logits,
                     "the largest scores of attention"));
     TX_TRY(tx_alloc(&t->largest, (size_t)tx_comm_size(tx_grid_group(t->grid, TX_GROUP_MODEL)), sizeof *t->largest,

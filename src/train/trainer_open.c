@@ -128,8 +128,10 @@ static tx_status take_memory(tx_trainer *t, bool train)
     TX_TRY(tx_zero_take(&t->zero));
     int64_t n_copy = tx__plan_copy_numel(&t->zero);
     if (n_copy) TX_TRY(tx_alloc(&t->copy, (size_t)n_copy, sizeof *t->copy, "--async-save's copy of the state"));
-    TX_TRY(tx_alloc(&t->all_losses, (size_t)tx_grid_size(t->grid, TX_AXIS_DATA) * TX_MAX_LOSSES, sizeof *t->all_losses,
+    TX_TRY(tx_alloc(&t->all_losses, (size_t)tx_grid_sharers(t->grid) * TX_MAX_LOSSES, sizeof *t->all_losses,
                     "the losses of all ranks"));
+    TX_TRY(tx_alloc(&t->part_losses, (size_t)tx_grid_size(t->grid, TX_AXIS_CONTEXT) * TX_MAX_LOSSES,
+                    sizeof *t->part_losses, "the losses of all ranks"));
     if (train && t->cfg->given.dump_step) TX_TRY(prepare_dump(t));
     return tx_stage_take(&t->stage);
 }
@@ -184,6 +186,7 @@ void tx_trainer_destroy(tx_trainer *t)
     tx_ctx_deinit(&t->ctx);
     tx_free(t->dump_tokens);
     tx_free(t->all_losses);
+    tx_free(t->part_losses);
     tx_free(t->setting);
     tx_free(t->rates);
     tx_free(t->own_losses);

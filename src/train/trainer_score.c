@@ -12,10 +12,8 @@ typedef struct one_batch {
 static tx_status take_sums(void *user, int64_t micro, const tx_batch *batch)
 {
     one_batch *one = user;
-    const tx_model *m = one->feed.t->model;
     (void)micro;
-    m->type->losses(m, batch, one->feed.n_samples, one->sum);
-    return TX_OK;
+    return tx__trainer_losses_of(one->feed.t, batch, one->feed.n_samples, one->sum);
 }
 
 tx_status tx_trainer_evaluate(tx_trainer *t, const void *rows, int64_t n_samples, tx_loss_sum *sum)
@@ -47,8 +45,7 @@ static tx_status add_score(void *user, int64_t micro, const tx_batch *batch)
     int64_t left =
         f->n_samples - (micro * tx_grid_size(t->grid, TX_AXIS_DATA) + tx_grid_rank(t->grid, TX_AXIS_DATA)) * t->b;
     int64_t rows = left < 0 ? 0 : left < t->b ? left : t->b;
-    if (rows) tx__trainer_feed_add(f, batch, rows, (double)rows);
-    return TX_OK;
+    return rows ? tx__trainer_feed_add(f, batch, rows, (double)rows) : TX_OK;
 }
 
 /* The n micro-batches of an evaluation; where it may be stopped, an iteration's worth at a time. */

@@ -139,7 +139,7 @@ static tx_status want_loco(tx_trainer *t, const tx_source *from, tx_ckpt_part *p
     if (!there && !t->grid->rank && from->state.optim_step)
         tx_warn(
             "%s: has no errors of quantized gradients of %d data-parallel ranks, in such rows: they begin at 0 again",
-            from->path, tx_grid_size(t->grid, TX_AXIS_DATA));
+            from->path, tx_grid_sharers(t->grid));
     return TX_OK;
 }
 

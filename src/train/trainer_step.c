@@ -51,7 +51,7 @@ static tx_status add_loss(void *user, int64_t micro, const tx_batch *batch)
     tx_trainer *t = f->t;
     (void)micro;
     memset(f->sum, 0, sizeof f->sum);
-    tx__trainer_feed_add(f, batch, t->b, 1);
+    TX_TRY(tx__trainer_feed_add(f, batch, t->b, 1));
     for (int k = 0; k < t->model->n_losses; k++) t->losses[k] += f->sum[k] / (double)t->n_micro;
     t->iteration_loss = tx__trainer_total(t, t->losses);
     return TX_OK;
@@ -73,7 +73,7 @@ static tx_status sum_few(const tx_trainer *t, double *x, int n)
     memcpy(mine, x, bytes);
     TX_TRY(tx_comm_gather(tx_grid_group(g, TX_GROUP_DATA), all, mine, bytes));
     memset(x, 0, bytes);
-    for (int r = 0; r < tx_grid_size(g, TX_AXIS_DATA); r++)
+    for (int r = 0; r < tx_grid_sharers(g); r += tx_grid_size(g, TX_AXIS_CONTEXT)) /* whose ranks have the same */
         for (int k = 0; k < n; k++) x[k] += all[r * n + k];
     return tx_comm_spread(tx_grid_group(g, TX_GROUP_PIPELINE), x, bytes, tx_grid_size(g, TX_AXIS_PIPELINE) - 1);
 }

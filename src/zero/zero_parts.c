@@ -43,7 +43,7 @@ const tx_fragments *tx_zero_kept(const tx_zero *z)
 tx_comm *tx_zero_savers(const tx_zero *z)
 {
     bool first = true; /* of those that have the same */
-    if (z->counted_over == TX_GROUP_MODEL) first = tx_grid_rank(z->grid, TX_AXIS_DATA) == 0;
+    if (z->counted_over == TX_GROUP_MODEL) first = tx_comm_rank(tx_grid_group(z->grid, TX_GROUP_DATA)) == 0;
     if (z->mics) first = tx_comm_rank(tx_grid_group(z->grid, TX_GROUP_FAR)) == 0;
     return first ? tx_grid_group(z->grid, z->counted_over) : NULL;
 }

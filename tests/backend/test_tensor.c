@@ -77,9 +77,9 @@ static void test_refusals(void **state)
     ASSERT_FAILS(tx_op_attention_fwd(&c, &attn), TX_ERR_SHAPE, "first_key [sq,b] int32");
     /* a dropout mask that does not reach as far as the tensor */
     tx_tensor x = ZEROS(TX_F32, 4, 1, 8);
-    tx_dropout_add_fwd_args drop = { .y = x, .x = x, .mask = { .drop = 100, .s_global = 4, .first_s = 1 } };
+    tx_dropout_add_fwd_args drop = { .y = x, .x = x, .mask = { .drop = 100, .s_global = 4, .at = { .first = 1 } } };
     assert_int_equal(tx_op_dropout_add_fwd(&c, &drop), TX_ERR_SHAPE);
-    drop.mask.first_s = 0;
+    drop.mask.at.first = 0;
     ASSERT_OK(tx_op_dropout_add_fwd(&c, &drop));
     tx_ctx_deinit(&c);
     pool_free();

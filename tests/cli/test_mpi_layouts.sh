@@ -54,7 +54,7 @@ layout 4 $tp 2 $pp 2 --checkpoint-activations --partition-activations --checkpoi
 layout 4 $tp 2 $pp 2 --sequence-parallel --no-shared-memory
 layout 8 $tp 2 $pp 2 --sequence-parallel --num-layers-per-virtual-pipeline-stage 1 --recompute-granularity full \
     --recompute-method uniform --metrics-file eight.jsonl
-grep -q '"layout":{"ranks":8,"tensor":2,"pipeline":2,"data":2,"zero_stage":0}' eight.jsonl || die "no layout in the metrics file"
+grep -q '"layout":{"ranks":8,"tensor":2,"pipeline":2,"data":2,"context":1,"zero_stage":0}' eight.jsonl || die "no layout in the metrics file"
 parameters() { sed -nE '1s/.*"parameters":([0-9]+),"machine".*/\1/p' "$1"; }
 [ "$(parameters eight.jsonl)" = "$(parameters one/metrics.jsonl)" ] || die "not all of the model's parameters"
 grep -q '8 ranks on 1 host, tensor x pipeline x data parallel 2 x 2 x 2' out || die "no table of ranks"

@@ -91,7 +91,7 @@ grep -qE '^      2 b s h a layer, forward +16 +1\.000$' out || die "no formula: 
 said "    calls and bytes are equal to the formulas'"
 ok plan "${shape[@]}" --vocab-size 512 --micro-batch-size 2 --global-batch-size 24 --pipeline-model-parallel-size 2 \
     --tensor-model-parallel-size 2 --world-size 12 --json
-said '"layout":{"ranks":12,"tensor":2,"pipeline":2,"data":3,"sequence_parallel":false,"zero_stage":0},"stages":[{"stage":0,"layers":2,'
+said '"layout":{"ranks":12,"tensor":2,"pipeline":2,"data":3,"context":1,"sequence_parallel":false,"zero_stage":0},"stages":[{"stage":0,"layers":2,'
 said '{"group":"pipeline","size":2,"op":"send","calls":4,"bytes":262144}'
 ok plan "${shape[@]}" --micro-batch-size 1 --num-layers 40 --pipeline-model-parallel-size 20 --world-size 5000
 said "    and 16 stages between them, none of which takes more"

@@ -110,7 +110,7 @@ for f in run/metrics.jsonl stopped.jsonl; do # same losses as without the stop
 done
 cmp metrics.jsonl.losses stopped.jsonl.losses || die "other losses after resuming"
 
-one_rank='"layout":{"ranks":1,"tensor":1,"pipeline":1,"data":1,"zero_stage":0}'
+one_rank='"layout":{"ranks":1,"tensor":1,"pipeline":1,"data":1,"context":1,"zero_stage":0}'
 grep -q "^{\"kind\":\"run\".*$one_rank" run/metrics.jsonl || die "no layout in the metrics file"
 [ "$(sed -nE 's/.*"name":"([a-z]+)","iteration":([0-9]+),.*"final":true.*/\1 \2/p' run/metrics.jsonl)" = "validation 10
 test 10" ] || die "not the final evaluations"

@@ -88,7 +88,7 @@ static void a_part_has_its_part_of_the_mask(void **state)
             for (int s0 = 0; s0 < S; s0 += s)
                 for (int b0 = 0; b0 < B; b0 += b) {
                     tx_dropout_key key = whole;
-                    key.first_s += s0;
+                    key.at.first += s0;
                     key.sample += (uint64_t)b0;
                     mask_of(part, s, b, mlp_mask(&key, 0.3));
                     for (int is = 0; is < s; is++)

@@ -825,14 +825,16 @@ static void an_only_expert_is_an_mlp(void **state)
 static void masks_have_names(void **state)
 {
     (void)state;
-    const tx_dropout_key key = { .seed = 3, .iteration = 7, .sample = 11, .s_global = S, .first_s = 2, .on = true };
+    const tx_dropout_key key = {
+        .seed = 3, .iteration = 7, .sample = 11, .s_global = S, .at = { .first = 2 }, .on = true
+    };
     tx_dropout_key off = key;
     off.on = false;
     tx_dropout a = tx_dropout_at(&key, 0.5, 1, TX_DROP_ATTENTION_OUT);
     assert_int_equal(a.drop, 32768);
     assert_int_equal(a.sample, 11);
     assert_int_equal(a.s_global, S);
-    assert_int_equal(a.first_s, 2);
+    assert_int_equal(a.at.first, 2);
     assert_int_equal(a.rng.step, 7);
     assert_int_equal(a.rng.seed, 3);
     assert_int_equal(tx_dropout_at(&off, 0.5, 1, TX_DROP_MLP_OUT).drop, 0);

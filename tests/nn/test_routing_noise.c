@@ -51,7 +51,7 @@ static tx_router noisy(const tx_dropout_key *key, int layer, int64_t b)
 static double noise_of(const tx_router *how, int64_t s, int64_t b, int64_t e)
 {
     const tx_dropout *r = &how->random;
-    uint64_t token = (r->sample + (uint64_t)b) * (uint64_t)r->s_global + (uint64_t)(r->first_s + s);
+    uint64_t token = (r->sample + (uint64_t)b) * (uint64_t)r->s_global + (uint64_t)tx_position_of(&r->at, s);
     return -log(-log(tx_rng_uniform(&r->rng, token * E + (uint64_t)e)));
 }
 
@@ -159,7 +159,7 @@ static void a_part_draws_its_part(void **state)
             for (int64_t s0 = 0; s0 < S; s0 += s)
                 for (int64_t b0 = 0; b0 < B; b0 += b) {
                     tx_dropout_key key = whole;
-                    key.first_s += s0;
+                    key.at.first += s0;
                     key.sample += (uint64_t)b0;
                     route(&part, "cpu", logits_of_all, s * b, noisy(&key, 1, b));
                     for (int64_t t = 0; t < s * b; t++)

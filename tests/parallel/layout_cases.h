@@ -24,6 +24,7 @@ static const sizes layouts[] = {
 enum {
     LAYOUT,
     SEQUENCE, /* how */
+    CONTEXT,
     SCHEDULE,
     RECOMPUTE,
     EXPERTS,
@@ -54,6 +55,16 @@ typedef struct axis_choice {
 
 /* How: only the layout's run has these flags, and what ZeRO is compared with. */
 static const axis_choice sequence_choices[] = { { "-", "" }, { "sequence", "--sequence-parallel" } };
+/* Of the data ranks so many divide the positions of samples. */
+static const axis_choice context_choices[] = { { "-", "" },
+                                               { "ulysses2", "--context-parallel-size 2 --cp-comm-type a2a" },
+                                               { "ulysses4", "--ds-sequence-parallel-size 4" },
+                                               { "ring2", "--context-parallel-size 2" },
+                                               { "ring4", "--context-parallel-size 4" },
+                                               { "gather2", "--context-parallel-size 2 --cp-comm-type allgather" },
+                                               { "gather4", "--context-parallel-size 4 --cp-comm-type allgather" },
+                                               { "both4", "--context-parallel-size 4 --cp-comm-type a2a+p2p "
+                                                          "--hierarchical-context-parallel-sizes 2 2" } };
 static const axis_choice schedule_choices[] = { { "1f1b", "" },
                                                 { "interleaved", "--num-layers-per-virtual-pipeline-stage 1" },
                                                 { "gpipe", "--pipeline-schedule gpipe" } };
@@ -233,6 +244,7 @@ static const struct axis {
 } axes[N_AXES] = {
     [LAYOUT] = { NULL, LENGTH(layouts) },
     [SEQUENCE] = { sequence_choices, LENGTH(sequence_choices) },
+    [CONTEXT] = { context_choices, LENGTH(context_choices) },
     [SCHEDULE] = { schedule_choices, LENGTH(schedule_choices) },
     [RECOMPUTE] = { recompute_choices, LENGTH(recompute_choices) },
     [EXPERTS] = { experts_choices, LENGTH(experts_choices) },
@@ -306,6 +318,20 @@ static inline bool are_passed_by(const char *model, int routing)
     return !strstr(model, "--num-experts") && (routing == 1 || !strstr(model, "--post-layernorm"));
 }
 
+/* Whether a layout's ranks divide positions so; models have 4 heads or more, which Ulysses' ranks divide. */
+static inline bool divide_positions(sizes l, int choice)
+{
+    static const int each[] = { 1, 2, 4, 2, 4, 2, 4, 4 };
+    int n = each[choice];
+    return l.dp % n == 0 && (l.tp * (choice == 7 ? 2 : n) <= 4 || (choice > 2 && choice < 7));
+}
+
+/* Whether the model's samples can be. */
+static inline bool are_divided(const char *model)
+{
+    return !strstr(model, "--num-experts") && !strstr(model, "BERT") && !strstr(model, "dynamic");
+}
+
 static inline bool is_gated(const char *model)
 {
     return strstr(model, "--swiglu") || strstr(model, "--gated-activation");
@@ -316,6 +342,9 @@ static inline bool go_together(int a, int i, int b, int k)
 {
     if (a > b) return go_together(b, k, a, i);
     if (a == LAYOUT && b == SEQUENCE && k) return layouts[i].tp > 1;
+    if (a == LAYOUT && b == CONTEXT && k) return divide_positions(layouts[i], k);
+    if (a == CONTEXT && b == MODEL && i) return are_divided(axes[MODEL].choice[k].flags);
+    if (a == CONTEXT && b == ROUTING && i) return k != 1;
     if (a == LAYOUT && b == SCHEDULE && k) return layouts[i].pp > 1;
     if (a == LAYOUT && b == SUMS && k) return layouts[i].dp > 1;
     if (a == LAYOUT && b == EXPERTS && k) return divide_experts(layouts[i], k);

@@ -2,7 +2,7 @@
 /* Places of ranks and the groups along the axes, as threads and in a dry run. */
 #include "support.h"
 
-#include "parallel/grid.h"
+#include "parallel/cp.h"
 
 static void places_of_the_drawing(void **state)
 {
@@ -138,6 +138,70 @@ static void rows_of_threads(void **state)
 {
     (void)state;
     ASSERT_OK(tx_world_threads(8, one_of_rows, NULL));
+}
+
+/* 8 ranks, t = 2, c = 2, r = 2: those of a sample and those of other samples have the same parameters. */
+static tx_status one_of_contexts(tx_world *world, void *user)
+{
+    tx_grid g;
+    tx_status st;
+    char text[TX_PLACE_TEXT], place[64];
+    (void)user;
+    TX_TRY(tx_grid_open(&g, world,
+                        &(tx_layout){ .size = { [TX_AXIS_TENSOR] = 2, [TX_AXIS_CONTEXT] = 2 }, .near = 2, .copy = 2 },
+                        NULL));
+    unsigned tensor = (unsigned)g.rank % 2, data = (unsigned)g.rank / 4;
+    TX_GOTO(has_members(&g, TX_GROUP_TENSOR, 3u << (g.rank & ~1)));
+    TX_GOTO(has_members(&g, TX_GROUP_CONTEXT, 0x5u << tensor << 4 * data));
+    TX_GOTO(has_members(&g, TX_GROUP_DATA, 0x55u << tensor));
+    TX_GOTO(has_members(&g, TX_GROUP_NEAR, 0x5u << tensor << 4 * data));
+    TX_GOTO(has_members(&g, TX_GROUP_FAR, 0x11u << g.rank % 4));
+    TX_GOTO(has_members(&g, TX_GROUP_COPY, g.rank < 4 ? 0x0f : 0xf0));
+    TX_GOTO(has_members(&g, TX_GROUP_MODEL, 3u << (g.rank & ~1)));
+    snprintf(place, sizeof place, "tensor %u, pipeline 0, data %u, context %d", tensor, data, g.rank / 2 % 2);
+    if (strcmp(tx_grid_text(text, &g), place)) st = TX_FAIL(TX_ERR_STATE, "%s is %s", place, text);
+    if (tx_grid_sharers(&g) != 4) st = TX_FAIL(TX_ERR_STATE, "%d have the same parameters", tx_grid_sharers(&g));
+out:
+    tx_grid_close(&g);
+    return st;
+}
+
+static void ranks_of_a_sample(void **state)
+{
+    (void)state;
+    ASSERT_OK(tx_world_threads(8, one_of_contexts, NULL));
+}
+
+/* All positions of a sample once, in runs of neighbours. */
+static void positions_of_ranks(void **state)
+{
+    (void)state;
+    static const int64_t halves[2][4] = { { 0, 1, 6, 7 }, { 2, 3, 4, 5 } };
+    for (int n = 1; n <= 4; n *= 2)
+        for (int zigzag = 0; zigzag < 2; zigzag++) {
+            int64_t s = 16, rows = s / n, seen = 0;
+            for (int rank = 0; rank < n; rank++) {
+                tx_grid g;
+                const tx_layout l = { .size = { [TX_AXIS_CONTEXT] = n }, .zigzag = zigzag };
+                tx_grid_place(&g, rank, &l);
+                assert_int_equal(tx_cp_rows(&g, s), rows);
+                const tx_position_runs at = tx_cp_positions(&g, s);
+                for (int64_t i = 0; i < rows; i++) {
+                    int64_t p = tx_position_of(&at, i);
+                    const tx_position_runs rest = tx_positions_from(&at, i);
+                    seen |= 1 << p;
+                    assert_int_equal(tx_position_row(&at, rows, p), i);
+                    assert_int_equal(tx_position_of(&rest, 0), p);
+                    assert_int_equal(tx_position_of(&rest, rows - 1 - i), tx_position_of(&at, rows - 1));
+                    if (n == 2) assert_int_equal(p / 2, zigzag ? halves[rank][i / 2] : (i + rank * rows) / 2);
+                    for (int other = 0; other < n; other++) {
+                        const tx_position_runs its = tx_cp_positions_of(&g, s, other);
+                        if (other != rank) assert_int_equal(tx_position_row(&its, rows, p), -1);
+                    }
+                }
+            }
+            assert_int_equal(seen, 0xffff);
+        }
 }
 
 static tx_status opens_nothing(tx_world *world, void *user)
@@ -294,6 +358,8 @@ int main(void)
         cmocka_unit_test(groups_of_threads),
         cmocka_unit_test(near_and_far),
         cmocka_unit_test(rows_of_threads),
+        cmocka_unit_test(ranks_of_a_sample),
+        cmocka_unit_test(positions_of_ranks),
         cmocka_unit_test(sizes_that_do_not_divide),
         cmocka_unit_test(a_job_that_does_not_exist),
         cmocka_unit_test(memory_that_is_not_there),

@@ -60,7 +60,8 @@ static uint64_t element_of(const tx_router *how, int64_t n_experts, int64_t t, i
     int64_t b = how->b ? how->b : 1;
     const tx_dropout *r = &how->random;
     uint64_t sample = r->sample + (uint64_t)(t % b);
-    return (sample * (uint64_t)r->s_global + (uint64_t)(r->first_s + t / b)) * (uint64_t)n_experts + (uint64_t)e;
+    return (sample * (uint64_t)r->s_global + (uint64_t)tx_position_of(&r->at, t / b)) * (uint64_t)n_experts +
+           (uint64_t)e;
 }
 
 /* What the j-th choice of a token is made by. */

@@ -112,6 +112,9 @@ tx_status tx_client_model_create(tx_model **out, const tx_config *cfg, const tx_
     tx_client_model spec;
     TX_TRY(TX_ARGS_TAKE(&spec, client, tx_client_model, user));
     TX_TRY(tx_client_check(&spec, cfg, grid));
+    if (tx_grid_size(grid, TX_AXIS_CONTEXT) > 1)
+        return TX_FAIL(TX_ERR_ARG, "--context-parallel-size %d: a user-defined model's samples are whole: leave it out",
+                       tx_grid_size(grid, TX_AXIS_CONTEXT));
     TX_TRY(tx_alloc(&n, 1, sizeof *n, "the model"));
     tx_model *m = &n->base;
     tx_dtype dtype = cfg->bf16 ? TX_BF16 : cfg->fp16 ? TX_F16 : TX_F32;

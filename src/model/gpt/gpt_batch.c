@@ -10,7 +10,8 @@ void tx__gpt_shape(const tx_model *m, const tx_config *cfg, tx_batch *batch, int
     batch->weight = batch->loss = tx_tensor1(dry, TX_F32, s * b);
     if (m->z_weight > 0) batch->other_loss = batch->loss;
     if (m->is_taught) batch->taught = batch->loss;
-    if (cfg->reset_attention_mask || (cfg->finetune_data.n && cfg->finetune_packing)) batch->first_key = batch->token;
+    if (cfg->reset_attention_mask || (cfg->finetune_data.n && cfg->finetune_packing))
+        batch->first_key = tx_tensor2(dry, TX_I32, s * cfg->context_parallel_size, b);
 }
 
 /* A weight is mask / Σ mask, so that the objective is the micro-batch's mean loss. */
@@ -20,26 +21,38 @@ static void share_weight(tx_batch *batch, int64_t n_counted, double scale)
     for (int64_t i = 0; i < batch->weight.dim[0]; i++) weight[i] *= each;
 }
 
+/* What a row of the batch is. */
+typedef struct seen_token {
+    int32_t id, position, label;
+    bool counted;
+} seen_token;
+
+static void put_token(tx_batch *batch, int64_t row, int64_t j, seen_token t)
+{
+    int64_t at = row * batch->token.dim[1] + j;
+    ((int32_t *)batch->token.data)[at] = t.id;
+    ((int32_t *)batch->position.data)[at] = t.position;
+    ((int32_t *)batch->label.data)[at] = t.label;
+    ((float *)batch->weight.data)[at] = t.counted;
+}
+
 /* Rows of conversations. What has no label has the token itself, of weight 0. */
 static tx_status collate_places(const tx_model *m, tx_batch *batch, const tx_finetune_place *rows,
                                 const tx_batch_rule *rule)
 {
-    int64_t s = batch->token.dim[0], b = batch->token.dim[1], n_counted = 0, row = rule->s ? rule->s : s;
-    int32_t *token = batch->token.data, *position = batch->position.data, *label = batch->label.data;
+    int64_t n = batch->token.dim[0], b = batch->token.dim[1], s = tx_batch_whole(rule, n), n_counted = 0;
+    int64_t row = rule->s ? rule->s : s;
     int32_t *first_key = batch->first_key.data;
-    float *weight = batch->weight.data;
     for (int64_t j = 0; j < b; j++)
         for (int64_t i = 0; i < s; i++) {
             const tx_finetune_place *p = &rows[j * row + i];
-            int64_t at = i * b + j;
+            int64_t at = tx_batch_row(rule, n, i);
             bool counted = p->label >= 0;
-            label[at] = counted ? p->label : p->id;
+            int32_t label = counted ? p->label : p->id;
             TX_TRY(tx_check_id(m, p->id));
-            TX_TRY(tx_check_id(m, label[at]));
-            token[at] = p->id;
-            position[at] = p->position;
-            if (first_key) first_key[at] = (int32_t)i - p->position;
-            weight[at] = counted;
+            TX_TRY(tx_check_id(m, label));
+            if (at >= 0) put_token(batch, at, j, (seen_token){ p->id, p->position, label, counted });
+            if (first_key) first_key[i * b + j] = (int32_t)i - p->position;
             n_counted += counted;
         }
     share_weight(batch, n_counted, rule->scale);
@@ -50,24 +63,21 @@ static tx_status collate_places(const tx_model *m, tx_batch *batch, const tx_fin
 tx_status tx__gpt_collate(const tx_model *m, tx_batch *batch, const void *rows, const tx_batch_rule *rule)
 {
     if (rule->places) return collate_places(m, batch, rows, rule);
-    int64_t s = batch->token.dim[0], b = batch->token.dim[1], n_counted = 0;
+    int64_t n = batch->token.dim[0], b = batch->token.dim[1], s = tx_batch_whole(rule, n), n_counted = 0;
     int64_t row = rule->s ? rule->s + 1 : s + 1;
-    int32_t *token = batch->token.data, *position = batch->position.data, *label = batch->label.data;
     int32_t *first_key = batch->first_key.data;
-    float *weight = batch->weight.data;
     for (int64_t j = 0; j < b; j++) {
+        const int32_t *ids = (const int32_t *)rows + j * row;
         int64_t begin = 0; /* of the document */
-        for (int64_t i = 0; i <= s; i++) {
-            int32_t id = ((const int32_t *)rows)[j * row + i];
-            TX_TRY(tx_check_id(m, id));
-            if (i > 0) label[(i - 1) * b + j] = id;
-            if (i == s) continue;
+        TX_TRY(tx_check_id(m, ids[0]));
+        for (int64_t i = 0; i < s; i++) {
+            int32_t id = ids[i], position = (int32_t)(rule->reset_position_ids ? i - begin : i);
             bool counted = !(rule->eod_mask_loss && id == rule->eod);
-            token[i * b + j] = id;
-            position[i * b + j] = (int32_t)(rule->reset_position_ids ? i - begin : i);
+            int64_t at = tx_batch_row(rule, n, i);
+            TX_TRY(tx_check_id(m, ids[i + 1]));
+            if (at >= 0) put_token(batch, at, j, (seen_token){ id, position, ids[i + 1], counted });
             if (first_key) first_key[i * b + j] = (int32_t)begin;
             if (id == rule->eod) begin = i + 1; /* which itself ends the document before */
-            weight[i * b + j] = counted;
             n_counted += counted;
         }
     }
