@@ -405,16 +405,17 @@ static int64_t norm_size(const tx_model *m, const tx_config *cfg)
 static int64_t keys_sent(const tx_model *m, const tx_config *cfg, const tx_grid *g)
 {
     enum tx_cp_comm how = tx_config_cp_comm(cfg);
-    bool travel = how == TX_CP_COMM_P2P || how == TX_CP_COMM_ALLGATHER;
-    return travel ? 2 * (m->n_groups / tx_grid_size(g, TX_AXIS_TENSOR)) * m->head_dim : 0;
+    int64_t row = g->heads ? g->heads : 1;
+    return how == TX_CP_COMM_A2A ? 0 : 2 * (m->n_groups / tx_grid_size(g, TX_AXIS_TENSOR) / row) * m->head_dim;
 }
 
 /* tx_volume_sizes.heads_sent */
 static int64_t heads_sent(const tx_model *m, const tx_config *cfg, const tx_grid *g)
 {
     int64_t t = tx_grid_size(g, TX_AXIS_TENSOR), c = tx_grid_size(g, TX_AXIS_CONTEXT);
-    if (c == 1 || tx_config_cp_comm(cfg) != TX_CP_COMM_A2A) return 0;
-    return tx_context_heads_sent(m->n_heads / t, m->n_groups / t, c) * m->head_dim;
+    enum tx_cp_comm how = tx_config_cp_comm(cfg);
+    if (c == 1 || how == TX_CP_COMM_P2P || how == TX_CP_COMM_ALLGATHER) return 0;
+    return tx_context_heads_sent(m->n_heads / t, m->n_groups / t, g->heads ? g->heads : c) * m->head_dim;
 }
 
 tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, const tx_grid *g, int64_t n_micro,
@@ -434,6 +435,7 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
         .p = tx_grid_size(g, TX_AXIS_PIPELINE),
         .r = tx_grid_sharers(g),
         .c = tx_grid_size(g, TX_AXIS_CONTEXT),
+        .heads = g->heads,
         .heads_sent = heads_sent(m, cfg, g),
         .keys_sent = keys_sent(m, cfg, g),
         .keys_gathered = tx_config_cp_comm(cfg) == TX_CP_COMM_ALLGATHER,

@@ -7,27 +7,32 @@
 #include "backend/backend.h"
 #include "base/half.h"
 
-/* The number `at` elements after x's first one. */
-static inline double tx__ref_load(tx_tensor x, int64_t at)
+static inline double tx__ref_number(const void *data, tx_dtype dtype, int64_t at)
 {
-    switch (x.dtype) {
+    switch (dtype) {
     case TX_F32:
-        return (double)((const float *)x.data)[at];
+        return (double)((const float *)data)[at];
     case TX_F64:
-        return ((const double *)x.data)[at];
+        return ((const double *)data)[at];
     case TX_BF16:
-        return (double)tx_bf16_to_f32(((const uint16_t *)x.data)[at]);
+        return (double)tx_bf16_to_f32(((const uint16_t *)data)[at]);
     case TX_F16:
-        return (double)tx_f16_to_f32(((const uint16_t *)x.data)[at]);
+        return (double)tx_f16_to_f32(((const uint16_t *)data)[at]);
     case TX_I32:
-        return (double)((const int32_t *)x.data)[at];
+        return (double)((const int32_t *)data)[at];
     case TX_I64:
-        return (double)((const int64_t *)x.data)[at];
+        return (double)((const int64_t *)data)[at];
     case TX_N_DTYPES:
         break;
     }
     TX_ASSERT(false);
     return 0;
+}
+
+/* The number `at` elements after x's first one. Inlined at any -O, because a tensor is long to hand over. */
+static inline __attribute__((always_inline)) double tx__ref_load(tx_tensor x, int64_t at)
+{
+    return tx__ref_number(x.data, x.dtype, at);
 }
 
 /* Rounds to x's dtype; to integers towards zero, what does not fit and NaN to the nearest end and 0. */
