@@ -92,7 +92,7 @@ bool tx_context_is_divided(const tx_ctx *c)
 
 bool tx_context_by_heads(const tx_ctx *c, const tx_attention *w)
 {
-    return tx_context_is_divided(c) && w->context == TX_CP_COMM_A2A;
+    return tx_context_is_divided(c) && (w->context == TX_CP_COMM_A2A || w->context == TX_CP_COMM_A2A_P2P);
 }
 
 tx_status tx_context_attention_fwd(tx_ctx *c, const tx_core_attention *k, tx_context_saved *a)

@@ -4,7 +4,9 @@
  *      o = softmax(scale q kᵀ + biases + mask) v
  *
  *  ulysses.c         --cp-comm-type a2a: each rank gets all positions of some heads by all-to-alls. arXiv:2309.14509
- *  ring_attention.c  p2p: keys and values go around a ring, arXiv:2310.01889; allgather: each rank gets all of them */
+ *  ring_attention.c  p2p: keys and values go around a ring, arXiv:2310.01889; allgather: each rank gets all of them
+ *
+ *  With a2a+p2p heads are exchanged in rows of ranks, and keys and values then go around rings of these. */
 #ifndef TX_NN_CONTEXT_ATTENTION_H
 #define TX_NN_CONTEXT_ATTENTION_H
 

@@ -42,7 +42,7 @@ typedef struct ring {
 
 static rank_runs runs_of(const tx_ctx *c, const ring *r, int rank)
 {
-    const tx_position_runs at = tx_cp_positions_of(tx_grid_of(c), r->s * r->c, rank);
+    const tx_position_runs at = tx_cp_ring_positions_of(tx_grid_of(c), r->s * r->c, rank);
     if (!at.turn) return (rank_runs){ .run = { { at.first, 0, r->s } }, .n = 1 };
     return (rank_runs){ .run = { { at.first, 0, at.turn }, { at.first + at.turn + at.jump, at.turn, r->s - at.turn } },
                         .n = 2 };
@@ -50,7 +50,7 @@ static rank_runs runs_of(const tx_ctx *c, const ring *r, int rank)
 
 static ring ring_of(const tx_ctx *c, const tx_core_attention *k)
 {
-    tx_comm *g = tx_grid_group(tx_grid_of(c), TX_GROUP_CONTEXT);
+    tx_comm *g = tx_cp_ring_group(tx_grid_of(c));
     ring r = { .k = k,
                .group = g,
                .c = tx_comm_size(g),

@@ -111,6 +111,7 @@ typedef struct tx_volume_teacher {
 typedef struct tx_volume_sizes {
     int t, p, c;        /* tensor ranks, pipeline stages, ranks that divide positions */
     int r;              /* ranks that have the same parameters: the latter times data ranks */
+    int heads;          /* of c, those that exchange heads before these are in rings of keys and values; else 0 */
     int64_t heads_sent; /* where these exchange heads: elements of q, k, v and o of a position that they send, each's
                            own, too */
     int64_t keys_sent;  /* where keys and values travel: elements of a position's */

@@ -156,6 +156,7 @@ static const char *const layouts[] = {
     "--world-size 2 --grad-reduce-dtype fp16 --no-zero-reduce-scatter" ZERO(1),
     /* keys and values travel between ranks that divide positions */
     "--world-size 2 --context-parallel-size 2",
+    "--world-size 8 --context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2 --bf16",
     "--world-size 8 --sequence-parallel --context-parallel-size 4 --bf16" TP(2) ZERO(1) LLAMA,
     "--world-size 8 --context-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1" PP(2) ZERO(2) FULL "uniform",
     "--world-size 4 --context-parallel-size 2 --cp-comm-type allgather --recompute-activations" ZERO(3),
