@@ -132,8 +132,8 @@ typedef struct tx_grid {
     int rank, size; /* in the order above, which is the world's unless the user has chosen other places */
     tx_axis axis[TX_N_AXES];
     tx_comm *group[TX_N_GROUPS];
-    bool sequence;          /* sequence parallelism: between layers a tensor-parallel rank holds s/t positions */
-    bool zigzag;            /* as the layout has it */
+    bool sequence;                 /* sequence parallelism: between layers a tensor-parallel rank holds s/t positions */
+    bool zigzag;                   /* as the layout has it */
     int heads, near, copy, expert; /* as the layout has them */
     bool expert_tensor;
     bool reordered; /* the group WORLD is the grid's own */
