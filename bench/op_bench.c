@@ -6,9 +6,10 @@
  *      TX_CPU_ISA=avx2 op_bench ...
  *
  *  Attention is timed causal, over all keys, and over all keys where about half of them pad; on a GPU causal, of 1024
- *  positions, those with dropout too, and of 8192. There a run is ten calls one behind the other, from an idle device
- * to an idle device. The type is that of values and of the residual stream (backend/ops.h). Without the last word all
- * are timed.
+ *  positions, those with dropout too, and of 8192. From 16384 tokens on (GPU: 65536) also in one row of them all beside
+ * rows of 2048, and in one row of documents of 500 that do not see each other beside rows of 500. On a GPU a run is ten
+ * calls one behind the other, from an idle device to an idle device. The type is that of values and of the residual
+ * stream (backend/ops.h). Without the last word all are timed.
  *
  *  `make bench` in the build folder builds it.
  */
@@ -109,7 +110,9 @@ static tx_tensor view(void *base, int64_t first, int64_t s, int64_t b, int64_t g
              : (tx_tensor){ x, V, 4, { s, b, groups, D }, { b * row, row, 3 * D, 1 } };
 }
 
-typedef enum keys { CAUSAL, ALL, PADDED } keys;
+typedef enum keys { CAUSAL, ALL, PADDED, DOCUMENTS } keys;
+
+enum { DOCUMENT = 500 };
 
 /* What is counted is what queries see.   @window 0: all before them */
 static void attention(int64_t b, int64_t s, keys kind, uint32_t drop, int64_t window)
@@ -122,33 +125,50 @@ static void attention(int64_t b, int64_t s, keys kind, uint32_t drop, int64_t wi
     tx_tensor y = { o, V, 5, { s, b, heads, 1, D }, { b * H, H, D, D, 1 } };
     tx_tensor l = { lse, TX_F32, 4, { b, heads, 1, s }, { heads * s, s, s, 1 } };
     tx_dropout mask = { .drop = drop, .s_global = s, .n_heads = heads };
-    int32_t *n = take((size_t)b * sizeof *n), keys_of;
+    int32_t *n = take((size_t)b * sizeof *n), *first = take((size_t)(s * b) * sizeof *first), keys_of;
     int64_t pairs = 0;
     for (int64_t i = 0; i < b; i++) {
         keys_of = (int32_t)(kind == PADDED ? (2 * i + 1) * s / (2 * b) : s); /* evenly over all lengths */
         check(tx_device_write(ctx.device, n + i, &keys_of, sizeof keys_of));
-        pairs += kind == CAUSAL ? s * (s + 1) / 2 : s * keys_of;
+        pairs += kind == ALL || kind == PADDED ? s * keys_of : s * (s + 1) / 2;
         if (window && window < s) pairs -= (s - window - 1) * (s - window) / 2;
     }
     tx_tensor n_keys = tx_tensor1(kind == PADDED ? n : NULL, TX_I32, b);
-    bool causal = kind == CAUSAL;
+    for (int64_t i = 0; i < s && kind == DOCUMENTS; i++) {
+        keys_of = (int32_t)(i - i % DOCUMENT);
+        pairs -= b * keys_of;
+        for (int64_t j = 0; j < b; j++) check(tx_device_write(ctx.device, first + i * b + j, &keys_of, sizeof keys_of));
+    }
+    tx_tensor first_key = tx_tensor2(kind == DOCUMENTS ? first : NULL, TX_I32, s, b);
+    bool causal = kind == CAUSAL || kind == DOCUMENTS;
     double flop = 4.0 * (double)(heads * D) * (double)pairs;
     char name[64], how[40];
-    snprintf(how, sizeof how, "%s%s", (const char *[]){ "", " all keys", " padded" }[kind], drop ? " dropout" : "");
+    snprintf(how, sizeof how, "%s%s", (const char *[]){ "", " all keys", " padded", " documents" }[kind],
+             drop ? " dropout" : "");
     if (window) snprintf(how, sizeof how, " window %d", (int)window);
     snprintf(name, sizeof name, "attention_fwd b=%d s=%d%s", (int)b, (int)s, how);
     BENCH(name, flop, "GFLOP/s", attention_fwd, .o = y, .lse = l, .q = q, .k = k, .v = v, .scale = 0.125,
-          .causal = causal, .mask = mask, .n_keys = n_keys, .kind.window = window);
+          .causal = causal, .mask = mask, .first_key = first_key, .n_keys = n_keys, .kind.window = window);
     snprintf(name, sizeof name, "attention_bwd b=%d s=%d%s", (int)b, (int)s, how);
     BENCH(name, 2.5 * flop, "GFLOP/s", attention_bwd, .dq = dq, .dk = dk, .dv = dv, .do_ = y, .o = y, .lse = l, .q = q,
-          .k = k, .v = v, .scale = 0.125, .causal = causal, .mask = mask, .n_keys = n_keys, .kind.window = window);
+          .k = k, .v = v, .scale = 0.125, .causal = causal, .mask = mask, .first_key = first_key, .n_keys = n_keys,
+          .kind.window = window);
     if (!drop && kind == CAUSAL) {
         tx_tensor q1 = tx_slice_rows(q, s - 1, 1), o1 = tx_slice_rows(y, s - 1, 1);
         snprintf(name, sizeof name, "attention_fwd b=%d 1 of %d%s", (int)b, (int)s, how);
         BENCH(name, values(2.0 * (double)((window && window < s ? window + 1 : s) * b * H)), "GB/s", attention_fwd,
               .o = o1, .q = q1, .k = k, .v = v, .scale = 0.125, .causal = true, .kind.window = window);
     }
-    give(x), give(g), give(o), give(lse), give(n);
+    give(x), give(g), give(o), give(lse), give(n), give(first);
+}
+
+/* One row of all tokens, and what it is to cost no more than. */
+static void long_rows(int64_t tokens)
+{
+    attention(tokens / 2048, 2048, CAUSAL, 0, 0);
+    attention(1, tokens, CAUSAL, 0, 0);
+    attention(tokens / DOCUMENT, DOCUMENT, CAUSAL, 0, 0);
+    attention(1, tokens, DOCUMENTS, 0, 0);
 }
 
 static void gemms(int64_t m)
@@ -298,7 +318,8 @@ int main(int argc, char **argv)
     if (runs < 1 || runs > MAX_RUNS) check(TX_FAIL(TX_ERR_ARG, "--runs: 1 to %d", MAX_RUNS));
     if (ctx.device && runs > 1) calls = CALLS_ON_DEVICE;
     /* on a device attention's backward takes up to 2 b heads s² bytes and a sum of dq */
-    check(tx_arena_reserve(&ctx.scratch, ((size_t)256 << 20) + (ctx.device ? (size_t)tokens << 16 : 0)));
+    size_t for_long_rows = (size_t)tokens * (ctx.device ? 65536 : (size_t)ctx.n_threads * 5 * D * sizeof(float));
+    check(tx_arena_reserve(&ctx.scratch, ((size_t)256 << 20) + for_long_rows));
     ctx.dry = false;
     if (ctx.device)
         printf("%s; %d tokens, %s\n", ctx.device->name, (int)tokens, tx_dtype_name(V));
@@ -326,6 +347,8 @@ int main(int argc, char **argv)
                 attention(tokens / 4096, 4096, CAUSAL, 0, window);
         }
     }
+    bool with_long_rows = tokens >= (ctx.device ? 65536 : 16384);
+    if (with_long_rows && (!only || !strcmp(only, "attention"))) long_rows(tokens);
     if (!only || !strcmp(only, "rows")) rows(tokens);
     if (!only || !strcmp(only, "head")) head(tokens);
     if (!only || !strcmp(only, "update")) update(update_size());

@@ -90,10 +90,15 @@ TX_GPU_ROW tx_status tx__gpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_arg
     return flash_forward(c, &f, a->q.dtype);
 }
 
+static size_t queries_of(const tx_attention_bwd_args *a)
+{
+    return (size_t)(tx_numel(a->q) / (a->q.dim[4] ? a->q.dim[4] : 1));
+}
+
 TX_GPU_ROW size_t tx__gpu_attention_bwd_scratch(const tx_ctx *c, const tx_attention_bwd_args *a)
 {
-    size_t ours = (size_t)(tx_numel(a->q) / (a->q.dim[4] ? a->q.dim[4] : 1)) * sizeof(flash_query),
-           fused = tx__gpu_fused_attention_bwd_scratch(c, a);
+    size_t ours = queries_of(a) * sizeof(flash_query), fused = tx__gpu_fused_attention_bwd_scratch(c, a);
+    if (a->first_key.data) ours += (size_t)a->q.dim[1] * (size_t)flash_steps((int)a->k.dim[0]) * sizeof(int);
     return fused > ours ? fused : ours;
 }
 
@@ -109,6 +114,7 @@ TX_GPU_ROW tx_status tx__gpu_attention_bwd(tx_ctx *c, const tx_attention_bwd_arg
     f.dq = view(a->dq), f.dk = view(a->dk), f.dv = view(a->dv);
     f.lse = (float *)a->lse.data;
     f.query = (flash_query *)scratch;
+    if (a->first_key.data) f.ends = (int *)(f.query + queries_of(a));
     f.dsink = (float *)a->dsink.data;
     f.causal = a->causal;
     f.first_key = (const int32_t *)a->first_key.data;

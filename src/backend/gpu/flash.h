@@ -38,6 +38,7 @@ typedef struct flash_call {
     float *lse;                             /* [b, groups, r, sq] */
     struct flash_query *query;              /* likewise, of backward */
     float *parts;                           /* decoding: what each split has, flash_decode.cu */
+    int *ends;                              /* of backward with first_key: [b, flash_steps(sk)], see there */
     const int32_t *first_key, *n_keys, *past_n, *slot;
     tx__fault *fault;
     tx_dropout mask;
@@ -191,22 +192,62 @@ __device__ static inline int warp_min(int x)
     return x;
 }
 
-/* The least first key of queries [i, end), in all threads of the block. Two barriers. */
-__device__ static inline int flash_least_key(const flash_call &f, const flash_sample &s, int i_b, int i, int end)
+/* From the first to the last key that one of the warp's rows sees. */
+template <int N> __device__ static inline flash_range flash_hull(const flash_range (&seen)[N])
+{
+    flash_range x = { INT32_MAX, 0 };
+    for (int i = 0; i < N; i++) {
+        if (seen[i].lo < seen[i].hi && seen[i].lo < x.lo) x.lo = seen[i].lo;
+        x.hi = seen[i].hi > x.hi ? seen[i].hi : x.hi;
+    }
+    return { warp_min(x.lo), -warp_min(-x.hi) };
+}
+
+/* In all threads of the block. Two barriers. */
+__device__ static inline int flash_block_min(int least)
 {
     __shared__ int part[FLASH_WARPS];
-    int least = INT32_MAX, n = (int)blockDim.x / WARP;
+    least = warp_min(least);
+    __syncthreads();
+    if (lane_id() == 0) part[threadIdx.x / WARP] = least;
+    __syncthreads();
+    for (int w = 0, n = (int)blockDim.x / WARP; w < n; w++) least = part[w] < least ? part[w] : least;
+    return least;
+}
+
+/* The least first key of queries [i, end), in all threads of the block. */
+__device__ static inline int flash_least_key(const flash_call &f, const flash_sample &s, int i_b, int i, int end)
+{
+    int least = INT32_MAX;
     if (!f.first_key) return flash_window_begin(f, s, i);
     for (i += (int)threadIdx.x; i < end && i < f.sq; i += (int)blockDim.x) {
         int lo = flash_seen(f, s, i_b, i).lo;
         least = lo < least ? lo : least;
     }
-    least = warp_min(least);
-    __syncthreads();
-    if (lane_id() == 0) part[threadIdx.x / WARP] = least;
-    __syncthreads();
-    for (int w = 0; w < n; w++) least = part[w] < least ? part[w] : least;
-    return least;
+    return flash_block_min(least);
+}
+
+/* Where documents end, for those that go from keys to queries: ends[i_b][t] is one more than the last query whose first
+ * key is among the FLASH_STEP from t FLASH_STEP on, 0 if there is none. So no query from the largest of ends[i_b][..t]
+ * on sees one of these keys. */
+#define FLASH_STEP 16
+TX_DEVICE_CODE static inline int flash_steps(int sk)
+{
+    return (sk + FLASH_STEP - 1) / FLASH_STEP;
+}
+__device__ static inline void flash_note_end(const flash_call &f, int i_b, int i)
+{
+    int first = flash_seen(f, flash_sample_of(f, i_b), i_b, i).lo;
+    if (first < f.sk) atomicMax(f.ends + (int64_t)i_b * flash_steps(f.sk) + first / FLASH_STEP, i + 1);
+}
+/* Before which query those end that see keys before `key`, in all threads of the block. */
+__device__ static inline int flash_queries_end(const flash_call &f, int i_b, int key)
+{
+    const int *ends = f.ends + (int64_t)i_b * flash_steps(f.sk);
+    int most = 0;
+    for (int t = (int)threadIdx.x; t < flash_steps(f.sk) && t * FLASH_STEP < key; t += (int)blockDim.x)
+        most = ends[t] > most ? ends[t] : most;
+    return -flash_block_min(-most);
 }
 
 /* The slope of a head's biases of positions, in units of log2; 0: there are none. */
@@ -344,12 +385,13 @@ template <class T, int D, int M, int N> struct flash_rows {
     int lo[M][X::rows], hi[M][X::rows]; /* hi may be more than there are */
     float slope[M][X::rows];            /* with alibi, where a row sees the keys up to its own position */
     int most_lo, least_hi;              /* of the warp's rows: tiles between them need no mask */
+    int least_lo, most_hi;              /* they see nothing of tiles before or after them */
 
     /* seen(row) and slope_of(row) of the warp's 16 M rows; sink of all of them, as flash_sink has it */
     template <class F, class G> __device__ inline void begin(F seen, G slope_of, float sink)
     {
-        most_lo = 0;
-        least_hi = INT32_MAX;
+        most_lo = most_hi = 0;
+        least_hi = least_lo = INT32_MAX;
 #pragma unroll
         for (int m = 0; m < M; m++) {
 #pragma unroll
@@ -362,6 +404,8 @@ template <class T, int D, int M, int N> struct flash_rows {
                 hi[m][X::row_of(i)] = x.hi;
                 slope[m][X::row_of(i)] = slope_of(m * 16 + X::row(i));
                 most_lo = x.lo > most_lo ? x.lo : most_lo;
+                least_lo = x.lo < least_lo ? x.lo : least_lo;
+                most_hi = x.hi > most_hi ? x.hi : most_hi;
                 least_hi = x.hi < least_hi ? x.hi : least_hi;
             }
 #pragma unroll
@@ -375,7 +419,16 @@ template <class T, int D, int M, int N> struct flash_rows {
                 if (X::column(i) == 0) sum[m][X::row_of(i)] = 1; /* of one lane of the row */
         }
         most_lo = -warp_min(-most_lo);
+        least_lo = warp_min(least_lo);
+        most_hi = -warp_min(-most_hi);
         least_hi = warp_min(least_hi);
+    }
+
+    /* Whether one of the warp's rows sees something of the tile that begins with key k0. One that none sees leaves them
+     * as they are. */
+    __device__ inline bool sees(int k0) const
+    {
+        return k0 + N > least_lo && k0 < most_hi;
     }
 
     /* Scores of the tile that begins with key k0, as probabilities that are yet to be divided by their sum, of which o

@@ -17,6 +17,7 @@ template <class T> __global__ void __launch_bounds__(256) flash_query_kernel(fla
         for (int j = lane_id(); j < f.d; j += WARP) sum += f32(x[j]) * f32(y[j]);
         sum = warp_sum(sum);
         if (lane_id() == 0) f.query[row] = { f.lse[row] * (float)LOG2E, sum };
+        if (lane_id() == 0 && f.ends && !head) flash_note_end(f, (int)i_b, (int)i);
     }
 }
 
@@ -69,7 +70,7 @@ template <class T, int D, bool KEYS> struct bwd_block {
     typename X::acc out0[M][C / 16], out1[M][C / 16];
     /* of the rows, where they are queries */
     flash_query query[M][X::rows];
-    int lo[M][X::rows], hi[M][X::rows], most_lo, least_hi;
+    int lo[M][X::rows], hi[M][X::rows], most_lo, least_hi, least_lo, most_hi; /* as in flash_rows */
 
     __device__ inline bwd_block(const flash_call &call) : f(call)
     {
@@ -82,8 +83,8 @@ template <class T, int D, bool KEYS> struct bwd_block {
 
     __device__ inline void begin(int r)
     {
-        most_lo = 0;
-        least_hi = INT32_MAX;
+        most_lo = most_hi = 0;
+        least_hi = least_lo = INT32_MAX;
 #pragma unroll
         for (int m = 0; m < M; m++) {
 #pragma unroll
@@ -102,18 +103,22 @@ template <class T, int D, bool KEYS> struct bwd_block {
                     hi[m][at] = row < f.sq ? seen.hi : 0;
                     most_lo = seen.lo > most_lo ? seen.lo : most_lo;
                     least_hi = hi[m][at] < least_hi ? hi[m][at] : least_hi;
+                    most_hi = hi[m][at] > most_hi ? hi[m][at] : most_hi;
+                    if (hi[m][at] && seen.lo < least_lo) least_lo = seen.lo;
                 }
             }
         }
         if (KEYS) return;
         most_lo = -warp_min(-most_lo);
         least_hi = warp_min(least_hi);
+        least_lo = warp_min(least_lo);
+        most_hi = -warp_min(-most_hi);
     }
 
     /* Whether the warp's rows and the tile at `first` have nothing to do with each other, or everything. */
     __device__ inline bool apart(int first, const flash_columns<N> &at) const
     {
-        if (!KEYS) return false;
+        if (!KEYS) return first + N <= least_lo || first >= most_hi;
         const int at_query = first + sample.offset; /* where the first one is */
         if (own >= sample.n_keys || (f.causal && at_query + N <= own)) return true;
         if (f.window && at_query - f.window >= own + 16 * M) return true;
@@ -258,6 +263,10 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP, (bwd_shape<T, D>::blocks(KE
     int begin = 0, end = KEYS ? f.sq : x.sample.n_keys;
     if (KEYS && f.causal && first > offset) begin = (first - offset) / N * N;
     if (KEYS && f.window && first + rows - offset < end - f.window) end = first + rows - offset + f.window;
+    if (KEYS && f.ends) {
+        int last = flash_queries_end(f, x.i_b, first + rows);
+        end = last < end ? last : end;
+    }
     if (!KEYS) begin = flash_least_key(f, x.sample, x.i_b, first, first + rows) / N * N;
     if (!KEYS && f.causal && first + rows + offset < end) end = first + rows + offset;
     int n = KEYS ? f.r : 1;                                        /* heads to go through */
@@ -360,6 +369,9 @@ template <class T, int D, bool KEYS> static tx_status launch(const tx_ctx *c, co
 template <class T, int D> static tx_status backward(const tx_ctx *c, const flash_call *f)
 {
     int64_t rows = (int64_t)f->sq * f->b * f->groups * f->r;
+    if (f->ends)
+        GPU_TRY(gpuMemsetAsync(f->ends, 0, (size_t)f->b * (size_t)flash_steps(f->sk) * sizeof *f->ends,
+                               tx__gpu_compute(c)));
     GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_warp_blocks(c, rows, 256), 256, 0, flash_query_kernel<T>, *f);
     if (f->dsink) GPU_LAUNCH(tx__gpu_compute(c), (unsigned)(f->groups * f->r), 256, 0, flash_sink_kernel<T>, *f);
     TX_TRY((launch<T, D, true>(c, f)));

@@ -55,17 +55,18 @@ template <class T, int D> __global__ void __launch_bounds__(FLASH_WARPS *WARP) f
     }
     for (int k0 = begin; k0 < end; k0 += N) {
         typename X::acc s[M][N / 16];
+        const bool sees = x.sees(k0);
         copies_wait();
         __syncthreads();
         load(v, f.v, k0);
-        if (f.mask.drop)
+        if (f.mask.drop && sees)
             flash_keep<N>(keep, 16 * M, f.mask, flash_element(f, i_b, head, own + sample.offset, k0),
                           (uint64_t)f.mask.s_global);
-        x.scores(s, mine, k, k0, f, f.mask.drop ? keep : nullptr);
+        if (sees) x.scores(s, mine, k, k0, f, f.mask.drop ? keep : nullptr);
         copies_wait();
         __syncthreads();
         if (k0 + N < end) load(k, f.k, k0 + N);
-        x.values(s, v);
+        if (sees) x.values(s, v);
     }
     x.end();
 

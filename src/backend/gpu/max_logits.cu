@@ -39,12 +39,14 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) max_logits_kernel(flash_cal
         int row = own + X::row(i);
         seen[X::row_of(i)] = row < n_queries ? flash_seen(f, sample, i_b, row) : flash_range{ 0, 0 };
     }
+    const flash_range of_warp = flash_hull(seen);
     float most = 0;
     for (int k0 = begin; k0 < end; k0 += N) {
         __syncthreads(); /* the tile before is read */
         flash_load<T, D>(k, N, flash_strip_of<T>(f.k, k0, sample.n_keys, i_b, g, 0), f.d, f.packs, { me, n_threads });
         copies_wait();
         __syncthreads();
+        if (k0 + N <= of_warp.lo || k0 >= of_warp.hi) continue;
 #pragma unroll
         for (int j = 0; j < N / 16; j++) {
             typename X::acc s;
