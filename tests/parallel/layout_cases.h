@@ -366,7 +366,8 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == MODEL && b == ADAPTERS && k == 3 && !is_gated(axes[MODEL].choice[i].flags)) return false;
     if (a == MODEL && b == ADAPTERS && k)
         return !strstr(axes[MODEL].choice[i].flags, "--num-experts") && !strstr(axes[MODEL].choice[i].flags, "BERT");
-    if (a == EXPERTS && b == ADAPTERS && k) return !i; /* as their models */
+    if (a == CONTEXT && b == EXPERTS && k) return !i; /* as their models */
+    if (a == EXPERTS && b == ADAPTERS && k) return !i;
     if (a == CLIP && b == ADAPTERS && k) return !i;
     if (a == ADAPTERS && b == OFFLOAD && k) return !i;
     if (a == MODEL && b == ROUTING && k) return are_passed_by(axes[MODEL].choice[i].flags, k);
@@ -620,14 +621,21 @@ static inline bool draw_case(layout_case *c, const pairs *p, const choice_pair *
 /* The next case of the sample: of many at random, which have a pair that none before had, the one with the most. */
 static inline layout_case next_of_sample(pairs *p, const tx_rng *rng, uint64_t *drawn)
 {
-    const choice_pair new = pair_left(p, draw_below(rng, drawn, p->left));
-    layout_case best = { 0 }, c;
+    layout_case best, c;
     int most = 0;
-    for (int tries = 0; tries < 300; tries++) {
-        int n = draw_case(&c, p, &new, rng, drawn) ? new_pairs(p, &c, false) : 0;
-        if (n > most) most = n, best = c;
+    memcpy(best.at, p->first, sizeof best.at);
+    while (p->left && !most) {
+        const choice_pair new = pair_left(p, draw_below(rng, drawn, p->left));
+        for (int tries = 0; tries < 300; tries++) {
+            int n = draw_case(&c, p, &new, rng, drawn) ? new_pairs(p, &c, false) : 0;
+            if (n > most) most = n, best = c;
+        }
+        if (most) break;
+        print_message("axes %d and %d: no combination has choices %d and %d; go_together could say so\n", new.a, new.b,
+                      new.i, new.k);
+        p->met[new.a][new.i][new.b][new.k] = true;
+        p->left--;
     }
-    if (!most) fail_msg("axes %d and %d: no combination has choices %d and %d", new.a, new.b, new.i, new.k);
     new_pairs(p, &best, true);
     return best;
 }
