@@ -123,6 +123,7 @@ static const lever levers[] = {
     { TX__AIO_BLOCK, NUMBER, "aio-block-size", 0.2, near_block, NULL },
     { TX__NO_SEQUENCE_PARALLEL, LEFT_OUT, "sequence-parallel", 0.7, NULL, NULL },
     { TX__NO_VIRTUAL, LEFT_OUT, "num-layers-per-virtual-pipeline-stage", 0.7, NULL, NULL },
+    { TX__NO_STANDALONE, LEFT_OUT, "standalone-embedding-stage", 0.7, NULL, NULL },
     { TX__NO_ZERO_BUBBLE, LEFT_OUT, "enable-zbh1-pipeline", 0.7, NULL, NULL },
     { TX__NO_PARTITION, LEFT_OUT, "partition-activations", 0.7, NULL, NULL },
     { TX__NO_DISABLED_PIPELINE, LEFT_OUT, "no-pipeline-parallel", 0.7, NULL, NULL },

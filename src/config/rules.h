@@ -55,6 +55,7 @@ enum {
     TX__PARTITION = 1 << 22,
     TX__CHECKPOINT = 1 << 23,
     TX__NO_ZERO_BUBBLE = 1 << 24,
+    TX__NO_STANDALONE = 1 << 25,
 };
 
 /* tx__violate, with the changes that may remedy the violation. */

@@ -134,12 +134,34 @@ static void rule_stages_have_layers(const tx__check *k)
 {
     const tx_config *c = k->c;
     int64_t p = c->pipeline_model_parallel_size;
-    if (k->bad->pipeline_model_parallel_size || k->bad->num_layers || !c->num_layers || c->num_layers >= p) return;
+    if (k->bad->pipeline_model_parallel_size || k->bad->num_layers || !c->num_layers) return;
+    if (c->num_layers >= p - c->standalone_embedding_stage) return;
     tx__violate_mendable(k, TX__PIPELINE,
                          "--pipeline-model-parallel-size %lld is more than --num-layers %lld, and a stage has at least "
                          "one layer",
                          (long long)p, (long long)c->num_layers);
     k->bad->pipeline_model_parallel_size = true;
+}
+
+/* Without layers of its own a stage has nothing else to do. */
+static void rule_embedding_stands_alone(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (!c->standalone_embedding_stage || k->bad->pipeline_model_parallel_size) return;
+    if (c->pipeline_model_parallel_size < 2)
+        tx__violate_mendable(
+            k, TX__NO_STANDALONE | TX__PIPELINE,
+            "--standalone-embedding-stage: the embedding has a stage of its own beside those of layers, "
+            "and --pipeline-model-parallel-size is 1");
+    if (c->num_layers_per_virtual_pipeline_stage && !k->bad->num_layers_per_virtual_pipeline_stage)
+        tx__violate_mendable(k, TX__NO_VIRTUAL | TX__NO_STANDALONE,
+                             "--standalone-embedding-stage: the first stage has no layers, and with "
+                             "--num-layers-per-virtual-pipeline-stage each has several runs of them");
+    if (c->kd || c->mos)
+        tx__violate_mendable(k, TX__NO_STANDALONE,
+                             "--standalone-embedding-stage: a teacher's layers go beside the student's, of which the "
+                             "first stage has none; leave --%s out",
+                             c->kd ? "kd" : "mos");
 }
 
 static void rule_virtual_stages_are_even(const tx__check *k)
@@ -296,6 +318,7 @@ const tx__rule tx__rules_layout[] = {
     { NULL, rule_contiguous_inputs_are_partitioned },
     { NULL, rule_stages_have_layers },
     { NULL, rule_pipeline_is_not_disabled },
+    { NULL, rule_embedding_stands_alone },
     { NULL, rule_virtual_stages_are_even },
     { NULL, rule_zero_bubble_is_1f1b },
     { NULL, rule_ranks_hold_whole_models },

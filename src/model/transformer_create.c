@@ -300,10 +300,12 @@ static void take_chunks(tx_model *m, const tx_config *cfg, const tx_grid *grid)
 {
     m->n_chunks = tx_config_chunks(cfg);
     TX_ASSERT(m->n_chunks <= TX_MAX_CHUNKS);
+    int p = tx_grid_size(grid, TX_AXIS_PIPELINE); /* 1 also where a plan counts the whole model */
     const tx_pp_division d = { .n_layers = m->n_layers,
-                               .p = tx_grid_size(grid, TX_AXIS_PIPELINE),
+                               .p = p,
                                .n_chunks = m->n_chunks,
-                               .post_cost = head_cost(m, cfg->seq_length) };
+                               .post_cost = head_cost(m, cfg->seq_length),
+                               .pre_alone = cfg->standalone_embedding_stage && p > 1 };
     for (int k = 0; k < m->n_chunks; k++) m->chunk[k] = tx_pp_layers(&d, tx_grid_rank(grid, TX_AXIS_PIPELINE), k);
     m->n_again = count_again(m, &d);
 }

@@ -228,8 +228,20 @@ static double least_cost(const tx_pp_division *d)
     return best;
 }
 
+/* The first stage has no layer, the others divide them. */
+static tx_pp_chunk layers_without_pre(const tx_pp_division *d, int stage)
+{
+    TX_ASSERT(d->n_chunks == 1 && d->p > 1);
+    if (!stage) return (tx_pp_chunk){ .pre = true };
+    const tx_pp_division rest = { .n_layers = d->n_layers, .p = d->p - 1, .n_chunks = 1, .post_cost = d->post_cost };
+    tx_pp_chunk out = tx_pp_layers(&rest, stage - 1, 0);
+    out.pre = false;
+    return out;
+}
+
 tx_pp_chunk tx_pp_layers(const tx_pp_division *d, int stage, int chunk)
 {
+    if (d->pre_alone) return layers_without_pre(d, stage);
     int64_t n_all = n_parts(d), at = (int64_t)chunk * d->p + stage;
     tx_pp_chunk out = { .pre = at == 0, .post = at == n_all - 1 };
     TX_ASSERT(d->n_layers >= n_all && stage >= 0 && stage < d->p && chunk >= 0 && chunk < d->n_chunks);

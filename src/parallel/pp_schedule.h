@@ -118,9 +118,11 @@ typedef struct tx_pp_chunk {
 
 /* A model's layers, divided over the p n_chunks virtual stages of a pipeline. */
 typedef struct tx_pp_division {
-    int64_t n_layers; /* p n_chunks at least */
+    int64_t n_layers; /* p n_chunks at least, p - 1 with pre_alone */
     int p, n_chunks;
     double pre_cost, post_cost; /* of what comes before the first layer and after the last one; a layer costs 1 */
+    bool
+        pre_alone; /* the first stage has what comes before the first layer and no layer: n_chunks is 1, p at least 2 */
 } tx_pp_division;
 
 /* The layers of chunk `chunk` of stage `stage`: the same number for each virtual stage; where that is not possible,

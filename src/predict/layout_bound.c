@@ -197,7 +197,7 @@ tx_status tx_layout_bound(tx_layout_bounds *b, const tx_layout_choice *c, double
     if (!r.possible) return TX_OK;
     double p = (double)c->pp, dp = (double)tx_choice_data_parallel(c), layers = (double)b->base->num_layers;
     double n_micro = (double)b->base->global_batch_size / ((double)c->micro_batch * dp);
-    double most = ceil(layers / p), least = floor(layers / p);
+    double most = ceil(layers / p), least = b->base->standalone_embedding_stage ? 0 : floor(layers / p);
     double n_chunks = c->chunk_layers ? layers / p / (double)c->chunk_layers : 1;
     double mean = (layers * r.seconds[0] + r.seconds[1]) / p, its = fmax(most * r.seconds[0], mean);
     *seconds = n_micro * its;

@@ -41,5 +41,17 @@ said "(16 stages between them)"
 [ "$(awk 'length > 200' out | grep -c stage)" -le 1 ] || die "too wide: $(cat out)"
 adds_up --pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 2 --global-batch-size 64
 said "interleaved 1F1B, 4 stages with 4 runs of layers each, 64 micro-batches on a100-80g"
+
+# a divided backward: less waiting
+adds_up --pipeline-model-parallel-size 4 --global-batch-size 8
+waited=$(sed -nE 's/.*a stage waits ([0-9.]+) %.*/\1/p' out)
+adds_up --pipeline-model-parallel-size 4 --global-batch-size 8 --enable-zbh1-pipeline
+said "ZB-H1, 4 stages, 8 micro-batches on a100-80g"
+said "B gradient of the input, W gradients of weights, "
+[ "$(grep -cE '^    stage [1-3] .*F0.*B7.*W' out)" -eq 3 ] || die "not a W in each stage but the first: $(cat out)"
+for part in 'W gradients of weights' '#f3b183'; do grep -qF "$part" drawn.svg || die "no $part in the SVG"; done
+awk -v a="$waited" -v b="$(sed -nE 's/.*a stage waits ([0-9.]+) %.*/\1/p' out)" 'BEGIN { exit !(b < a) }' ||
+    die "waits as long as the $waited % of 1F1B: $(cat out)"
+
 adds_up --global-batch-size 4 --world-size 2 --zero-stage 2
 said "schedule: 1F1B, 1 stage, 2 micro-batches on a100-80g"

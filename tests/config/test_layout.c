@@ -197,6 +197,16 @@ static const struct broken {
     { "plan", GOOD PP(2) "--enable-zbh1-pipeline --pipeline-schedule gpipe", NULL,
       "--enable-zbh1-pipeline is a schedule of its own, and --pipeline-schedule gpipe is given; try without "
       "--enable-zbh1-pipeline, or --pipeline-schedule 1f1b" },
+    { "plan", GOOD PP(2) "--standalone-embedding-stage", NULL, NULL },
+    { "plan", GOOD "--standalone-embedding-stage", NULL,
+      "--standalone-embedding-stage: the embedding has a stage of its own beside those of layers, and "
+      "--pipeline-model-parallel-size is 1; try without --standalone-embedding-stage, or "
+      "--pipeline-model-parallel-size 2 "
+      "or 3" },
+    { "plan", GOOD PP(2) VP(3) "--standalone-embedding-stage --global-batch-size 4", NULL,
+      "--standalone-embedding-stage: the first stage has no layers, and with --num-layers-per-virtual-pipeline-stage "
+      "each has several runs of them; try without --num-layers-per-virtual-pipeline-stage, or without "
+      "--standalone-embedding-stage" },
     { "plan", GOOD PP(4) VP(1) "--global-batch-size 12", NULL,
       "--global-batch-size 12: number of microbatches (6) is not divisible by pipeline-model-parallel-size (4) when "
       "using interleaved schedule; try --global-batch-size 8 or 16, or --micro-batch-size 1 or 3, or without "

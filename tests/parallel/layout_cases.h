@@ -68,7 +68,8 @@ static const axis_choice context_choices[] = { { "-", "" },
 static const axis_choice schedule_choices[] = { { "1f1b", "" },
                                                 { "interleaved", "--num-layers-per-virtual-pipeline-stage 1" },
                                                 { "gpipe", "--pipeline-schedule gpipe" },
-                                                { "zbh1", "--enable-zbh1-pipeline" } };
+                                                { "zbh1", "--enable-zbh1-pipeline" },
+                                                { "embedding", "--standalone-embedding-stage" } };
 static const axis_choice recompute_choices[] = {
     { "-", "" },
     { "uniform", "--recompute-granularity full --recompute-method uniform --recompute-num-layers 2" },

@@ -149,6 +149,16 @@ static void clipped_queries_and_keys(void **state)
     assert_true(most.weights < 3e-5);
 }
 
+/* The first stage has no layer. */
+static void an_embedding_of_its_own_stage(void **state)
+{
+    (void)state;
+    static const char *const words[] = { "1x2x2 embedding", "1x4x2 embedding uneven dropout",
+                                         "2x2x2 embedding sequence bert-words",
+                                         "2x4x1 embedding sequence llama uniform" };
+    all_pass(words, LENGTH(words));
+}
+
 /* Adapters of a model that is not trained, divided as its matrices are. */
 static void low_rank_adapters(void **state)
 {
@@ -257,9 +267,13 @@ int main(int argc, char **argv)
         return 2;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts_equal_one_rank), cmocka_unit_test(gradients_of_two_bytes),
-        cmocka_unit_test(whole_matrices),         cmocka_unit_test(clipped_queries_and_keys),
-        cmocka_unit_test(low_rank_adapters),      cmocka_unit_test(layers_that_are_passed_by),
+        cmocka_unit_test(layouts_equal_one_rank),
+        cmocka_unit_test(gradients_of_two_bytes),
+        cmocka_unit_test(whole_matrices),
+        cmocka_unit_test(clipped_queries_and_keys),
+        cmocka_unit_test(an_embedding_of_its_own_stage),
+        cmocka_unit_test(low_rank_adapters),
+        cmocka_unit_test(layers_that_are_passed_by),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

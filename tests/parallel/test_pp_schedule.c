@@ -424,6 +424,14 @@ static void layers_are_divided_by_cost(void **state)
     static const int64_t ends[] = { 3, 6, 9, 10 };
     const tx_pp_division ten = { .n_layers = 10, .p = 4, .n_chunks = 1, .post_cost = 2 };
     for (int i = 0; i < 4; i++) assert_int_equal(tx_pp_layers(&ten, i, 0).end, ends[i]);
+    const tx_pp_division apart = { .n_layers = 10, .p = 4, .n_chunks = 1, .post_cost = 2, .pre_alone = true };
+    static const int64_t ends_apart[] = { 0, 4, 8, 10 };
+    for (int i = 0; i < 4; i++) {
+        tx_pp_chunk c = tx_pp_layers(&apart, i, 0);
+        assert_int_equal(c.first, i ? ends_apart[i - 1] : 0);
+        assert_int_equal(c.end, ends_apart[i]);
+        assert_true(c.pre == !i && c.post == (i == 3));
+    }
     const tx_pp_division many = { .n_layers = 9999, .p = 64, .n_chunks = 1, .pre_cost = 0.25, .post_cost = 7.5 };
     assert_int_equal(tx_pp_layers(&many, 63, 0).end, 9999);
 }

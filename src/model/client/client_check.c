@@ -122,6 +122,8 @@ static tx_status check_layout(const tx_client_model *m, const tx_config *cfg, co
                        tx_grid_size(grid, TX_AXIS_PIPELINE), m->name, m->n_layers);
     if (cfg->num_layers_per_virtual_pipeline_stage)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "--num-layers-per-virtual-pipeline-stage is for GPT and BERT alone");
+    if (cfg->standalone_embedding_stage)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "--standalone-embedding-stage is for GPT and BERT alone");
     if (cfg->enable_zbh1_pipeline)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "--enable-zbh1-pipeline is for GPT and BERT alone");
     if (grid->sequence) return TX_FAIL(TX_ERR_UNSUPPORTED, "--sequence-parallel is for GPT and BERT alone");
