@@ -37,6 +37,8 @@ static const char *const cases[] = {
     "2x1x1 one drops dropout sequence llama",
     "1x2x2 one fades dropout stage3",
     "2x1x1 one bert drops",
+    "1x1x2 one chunks-host dropout stage3",
+    "1x2x1 one chunks-host llama uniform",
 };
 enum { N_SHARED = 7, FEW = 4, STEPS = 3 };
 
