@@ -41,7 +41,7 @@ tx_engine_memory tx_engine_memory_of(const tx_engine *e)
                                .activations = (int64_t)(m.activations + m.host_activations),
                                .workspace = (int64_t)(m.workspace + m.passing + m.saving),
                                .offloaded_cpu = (int64_t)m.host,
-                               .offloaded_nvme = (int64_t)m.nvme,
+                               .offloaded_nvme = (int64_t)tx_memory_disk(&m),
                                .total = (int64_t)tx_memory_total(&m) };
 }
 

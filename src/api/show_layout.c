@@ -166,14 +166,14 @@ tx_status tx__show_messages(tx__report *r, const tx_config *cfg, const tx_run_pl
 
 json_t *tx__memory_to_json(const tx_memory *m)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "parameters",
-                     (json_int_t)m->params, "persistent", (json_int_t)m->persistent, "gathered",
-                     (json_int_t)m->gathered, "gradients", (json_int_t)m->grads, "gradient_buckets",
-                     (json_int_t)m->buckets, "optimizer", (json_int_t)m->optimizer, "teacher", (json_int_t)m->teacher,
-                     "activations", (json_int_t)m->activations, "host_activations", (json_int_t)m->host_activations,
-                     "offloaded", (json_int_t)m->host, "disk_buffers", (json_int_t)m->passing, "disk",
-                     (json_int_t)m->nvme, "saved_copy", (json_int_t)m->saving, "workspace", (json_int_t)m->workspace,
-                     "total", (json_int_t)tx_memory_total(m), "gpu", (json_int_t)tx_memory_gpu(m));
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "parameters",
+        (json_int_t)m->params, "persistent", (json_int_t)m->persistent, "gathered", (json_int_t)m->gathered,
+        "gradients", (json_int_t)m->grads, "gradient_buckets", (json_int_t)m->buckets, "optimizer",
+        (json_int_t)m->optimizer, "teacher", (json_int_t)m->teacher, "activations", (json_int_t)m->activations,
+        "host_activations", (json_int_t)m->host_activations, "offloaded", (json_int_t)m->host, "disk_buffers",
+        (json_int_t)m->passing, "disk", (json_int_t)tx_memory_disk(m), "saved_copy", (json_int_t)m->saving, "workspace",
+        (json_int_t)m->workspace, "total", (json_int_t)tx_memory_total(m), "gpu", (json_int_t)tx_memory_gpu(m));
 }
 
 /* Takes `one`, which may be NULL for want of memory; false then. */

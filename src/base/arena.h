@@ -14,6 +14,7 @@
 #include <stddef.h>
 
 #include "base/device.h"
+#include "base/mapped_file.h"
 #include "base/status.h"
 
 /* Stands for memory in a dry run: an address for arithmetic, never to be read or written. */
@@ -27,6 +28,8 @@ typedef struct tx_arena {
     bool in_host;      /* of a device's rank: in the host's memory, allocated by tx_device_take_host */
     tx_device *device; /* borrowed, set before memory is taken; NULL: the host */
     const char *name;  /* for messages; static */
+    const char *dir;   /* borrowed, set before memory is taken: its memory is a file in this folder; NULL: it is not */
+    tx_mapped_file file;
 } tx_arena;
 
 /* An empty arena in counting mode. */
@@ -45,6 +48,12 @@ static inline size_t tx_arena_mark(const tx_arena *a)
 
 /* Frees everything pushed since the mark. */
 void tx_arena_pop(tx_arena *a, size_t mark);
+
+/* [p, p + bytes) of it is not read or written for a while: in a file it takes no memory meanwhile. */
+void tx_arena_settle(const tx_arena *a, const void *p, size_t bytes);
+
+/* It is read soon: from a file while the caller computes. */
+void tx_arena_expect(const tx_arena *a, const void *p, size_t bytes);
 
 void tx_arena_deinit(tx_arena *a);
 

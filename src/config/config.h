@@ -259,6 +259,14 @@ typedef struct tx_recompute {
 } tx_recompute;
 tx_recompute tx_config_recompute(const tx_config *cfg);
 
+/* Whether layers compute their positions in chunks: --ds-sequence-parallel-fpdt in one struct. */
+typedef struct tx_chunking {
+    int64_t positions; /* of a chunk; 0: layers compute all at once */
+    bool in_host;      /* what is kept of all of them is in the host's memory, or in a file; */
+    bool inputs;       /* so are inputs of layers, which are not computed again as a whole */
+} tx_chunking;
+tx_chunking tx_config_chunking(const tx_config *cfg);
+
 /* Which matrices have adapters (--lora-rank), an or of TX_LORA_BIT of kinds/lora_targets.h; 0: none has. And what a
  * word of --lora-targets means, 0: there is no such word. */
 unsigned tx_config_lora_targets(const tx_config *cfg);

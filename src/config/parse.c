@@ -341,6 +341,8 @@ static void log_kept_inputs(const tx_config *cfg)
         tx_info("--partition-activations: without effect, no layers are computed again (--checkpoint-activations)");
     if (cfg->checkpoint_in_cpu && none)
         tx_info("--checkpoint-in-cpu: without effect, no layers are computed again (--checkpoint-activations)");
+    if (cfg->given.fpdt_chunk_size && !cfg->fpdt)
+        tx_info("--ds-sequence-parallel-fpdt-chunk-size: without effect, --ds-sequence-parallel-fpdt is not given");
     if (cfg->profile_backward && none)
         tx_info("--profile-backward: nothing to time, no layers are computed again (--checkpoint-activations)");
 }

@@ -90,7 +90,7 @@ typedef struct tx__rule {
 extern const tx__rule tx__rules_needs[], tx__rules_model[], tx__rules_layout[], tx__rules_run[], tx__rules_zero[],
     tx__rules_files[], tx__rules_bert[], tx__rules_schedule[], tx__rules_moe[], tx__rules_curriculum[],
     tx__rules_routing[], tx__rules_teacher[], tx__rules_finetune[], tx__rules_lora[], tx__rules_rotary[],
-    tx__rules_context[];
+    tx__rules_context[], tx__rules_chunks[];
 
 /* The flag by which c divides positions among ranks. */
 const char *tx__context_flag(const tx_config *c);

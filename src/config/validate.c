@@ -291,6 +291,13 @@ tx_recompute tx_config_recompute(const tx_config *cfg)
     return again;
 }
 
+tx_chunking tx_config_chunking(const tx_config *cfg)
+{
+    if (!cfg->fpdt) return (tx_chunking){ .positions = 0 };
+    bool in_host = cfg->fpdt_offloading, again = tx_config_recompute(cfg).n_layers > 0;
+    return (tx_chunking){ .positions = cfg->fpdt_chunk_size, .in_host = in_host, .inputs = in_host && !again };
+}
+
 /* ---------------------------------------------------------------- for the rules */
 
 void tx__violate_mendable(const tx__check *k, unsigned remedies, const char *fmt, ...)
@@ -332,7 +339,7 @@ static void check(const tx_config *cfg, tx_config_given *bad, const tx__equation
                                               tx__rules_files,   tx__rules_bert,       tx__rules_schedule,
                                               tx__rules_moe,     tx__rules_curriculum, tx__rules_routing,
                                               tx__rules_teacher, tx__rules_finetune,   tx__rules_lora,
-                                              tx__rules_context };
+                                              tx__rules_context, tx__rules_chunks };
     const tx__check k = { .c = cfg, .g = &cfg->given, .bad = bad, .equation = equation, .v = v };
     const char *command = cfg->command->name;
     bool trains = tx__plans_only(&k) || cfg->command->load == TX_LOAD_RESUMES;

@@ -149,6 +149,7 @@ typedef struct tx_model {
                              * attention that forwards of training have seen, once data are there;
                              * n_dims 0: nobody asks */
     tx_recompute recompute; /* n_layers: of each chunk */
+    tx_chunking chunking;   /* whether layers compute their positions in chunks */
     int64_t n_again;        /* layers that are computed again, of the whole model */
     int n_chunks;           /* what this pipeline stage has of the layers */
     tx_pp_chunk chunk[TX_MAX_CHUNKS];

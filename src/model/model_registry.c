@@ -95,11 +95,13 @@ double tx_model_flops_spared(const tx_model *m, int64_t s, int64_t r, int64_t b)
     return r < s ? 6 * (double)b * (double)m->n_dropping * (all - some) : 0;
 }
 
+/* Layers whose positions are in chunks compute all but attention once more. */
 double tx_model_flops_again(const tx_model *m, int64_t s, int64_t b)
 {
-    double n = (double)m->n_again;
+    double n = (double)m->n_again, in_chunks = m->chunking.positions ? (double)m->n_layers : 0;
     if (m->sample_flops > 0) return n / (double)m->n_layers * m->sample_flops * (double)b;
-    return n > 0 ? 2 * (double)s * (double)b * n * layer_products(m, s) : 0;
+    double attention = 2 * (double)(m->n_heads * m->head_dim) * tx_model_keys(m, s), all = layer_products(m, s);
+    return 2 * (double)s * (double)b * (n * all + in_chunks * (all - attention));
 }
 
 double tx_model_flops_2021(const tx_model *m, int64_t s, int64_t b)

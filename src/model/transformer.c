@@ -169,7 +169,8 @@ void tx_transformer_lend(tx_ctx *c, void *model, tx_tensor x)
 {
     tx_transformer *t = model;
     const tx_model *m = &t->base;
-    int64_t s = x.dim[0], b = x.dim[1];
+    int64_t s = x.dim[0], b = x.dim[1], chunk = m->chunking.positions;
+    if (chunk && chunk < s) s = chunk;
     t->lent = (tx_block_rooms){ 0 };
     if (m->stream != m->dtype || t->halves != TX_IN_TURN)
         t->lent.branch = tx_push3(&c->scratch, m->dtype, s, b, m->hidden);
@@ -343,13 +344,26 @@ static tx_status some_bwd(tx_ctx *c, const tx_stack_call *k, tx_tensor at)
     return TX_OK;
 }
 
+/* The layer's unit of the parameter table. */
+static int unit_of(const tx_stack_call *k)
+{
+    const tx_transformer *t = k->model;
+    return t->unit.layers + (int)((const tx_block *)k->layer->params - t->block);
+}
+
+/* Whether the layer computes its positions in chunks; generation does not. */
+static bool is_chunked(const tx_stack_call *k)
+{
+    return ((const tx_model *)k->model)->chunking.positions && !((const tx_batch *)k->batch)->kv;
+}
+
 /* A layer that is passed by adds nothing to its parameters' gradients. */
 static tx_status dropped_bwd(tx_ctx *c, const tx_stack_call *k)
 {
     const tx_transformer *t = k->model;
     const tx_params *ps = &t->base.params;
     if (c->wgrads) return TX_OK; /* as the part that is put off finds */
-    const tx_unit *rows = &ps->unit[t->unit.layers + ((const tx_block *)k->layer->params - t->block)];
+    const tx_unit *rows = &ps->unit[unit_of(k)];
     return tx_params_nothing(c, ps, rows->first, rows->end);
 }
 
@@ -363,16 +377,21 @@ static tx_status block_fwd(tx_ctx *c, const tx_stack_call *k)
     }
     if (drops_tokens(k, &at)) return some_fwd(c, k, at);
     const tx_block_call call = block_call(k);
+    if (is_chunked(k))
+        return tx_chunked_block_fwd(c, k->layer->params, &a->chunks, ((const tx_model *)k->model)->chunking, &call);
     return tx_block_fwd(c, k->layer->params, &a->block, &call);
 }
 
 static tx_status block_bwd(tx_ctx *c, const tx_stack_call *k)
 {
-    const tx_layer_saved *a = k->saved;
+    tx_layer_saved *a = k->saved;
     tx_tensor at;
     if (is_dropped(k)) return dropped_bwd(c, k);
     if (drops_tokens(k, &at)) return some_bwd(c, k, at);
     const tx_block_call call = block_call(k);
+    if (is_chunked(k))
+        return tx_chunked_block_bwd(c, k->layer->params, &a->chunks, &call, &((const tx_model *)k->model)->params,
+                                    unit_of(k));
     return tx_block_bwd(c, k->layer->params, &a->block, &call);
 }
 

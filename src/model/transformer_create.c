@@ -364,6 +364,7 @@ static tx_model sizes_of(const tx_config *cfg, const tx_model_type *type, int64_
         .loss_name = { "lm loss" },
         .label_smoothing = cfg->label_smoothing,
         .recompute = tx_config_recompute(cfg),
+        .chunking = tx_config_chunking(cfg),
         .dtype = dtype,
         .stream = cfg->fp32_residual_connection ? TX_F32 : dtype,
     };
@@ -606,8 +607,11 @@ static tx_status list_embedding(tx_transformer *t)
 tx_status tx_transformer_list(tx_transformer *t)
 {
     tx_model *m = &t->base;
-    m->stack =
-        (tx_stack){ .model = t, .params = &m->params, .stream = tx_transformer_stream, .lend = tx_transformer_lend };
+    m->stack = (tx_stack){ .model = t,
+                           .params = &m->params,
+                           .stream = tx_transformer_stream,
+                           .lend = tx_transformer_lend,
+                           .keeps_inputs = m->chunking.inputs };
     for (int k = 0, i = 0; k < m->n_chunks; k++) {
         tx_stack_begin_chunk(&m->stack);
         if (m->chunk[k].pre) TX_TRY(list_embedding(t));

@@ -52,31 +52,45 @@ static tx_tensor all_heads(const tx_attention *w, tx_tensor x)
     return heads(w, x, r, 0, r);
 }
 
-/* Neighbours, from position `first` on.   @past absent in backward   @position as in tx_attention_call */
-static tx_status turn_run(tx_ctx *c, const tx_attention *w, tx_tensor qk, tx_rope_args how)
+/* The frequencies of a sequence of all positions, of which a call has some. */
+static void grow(tx_rope_args *x, double frequency[TX_MAX_ROT / 2], int64_t positions)
 {
-    if (!qk.dim[0]) return TX_OK;
-    TX_RUN(c, rope, .x = qk, .n_rot = w->n_rot, .first = how.first, .theta = w->rope_theta,
-           .frequency = w->rope_frequency, .scale = w->rope_scale, .grows_by = w->rope_grows_by,
-           .grows_from = w->rope_grows_from, .interleaved = w->rope_interleaved, .past = how.past,
-           .position = how.position, .inverse = how.inverse);
-    return TX_OK;
+    double longer = tx_rope_longer(x, positions);
+    for (int64_t i = 0; i < x->n_rot / 2; i++) frequency[i] = tx_rope_frequency(x, i, longer);
+    x->frequency = frequency;
+    x->grows_by = 0;
+}
+
+/* Neighbours, from position `first` on. */
+static tx_status turn_run(tx_ctx *c, tx_tensor qk, tx_rope_args how, int64_t first)
+{
+    how.x = qk;
+    how.first = first;
+    return qk.dim[0] ? tx_op_rope(c, &how) : TX_OK;
 }
 
 /* q and k by their positions, or back again. */
 static tx_status turn(tx_ctx *c, const tx_attention *w, tx_tensor qk, const tx_attention_call *k, bool back)
 {
     const tx_grid *g = tx_grid_of(c);
-    int64_t n = qk.dim[0];
-    const tx_position_runs at = tx_cp_positions(g, n * tx_grid_size(g, TX_AXIS_CONTEXT));
-    tx_rope_args how = { .position = k->position, .inverse = back };
+    double frequency[TX_MAX_ROT / 2];
+    int64_t n = qk.dim[0], all = k->chunks ? k->chunks->s : n * tx_grid_size(g, TX_AXIS_CONTEXT);
+    const tx_position_runs at = tx_cp_positions(g, all);
+    tx_rope_args how = { .n_rot = w->n_rot,
+                         .theta = w->rope_theta,
+                         .frequency = w->rope_frequency,
+                         .scale = w->rope_scale,
+                         .grows_by = w->rope_grows_by,
+                         .grows_from = w->rope_grows_from,
+                         .interleaved = w->rope_interleaved,
+                         .position = k->position,
+                         .inverse = back };
     if (!w->n_rot) return TX_OK;
     if (k->kv && !back) how.past = k->kv->past;
-    if (!tx_context_is_divided(c)) return turn_run(c, w, qk, how);
-    how.first = at.first;
-    TX_TRY(turn_run(c, w, tx_slice_rows(qk, 0, at.turn), how));
-    how.first = tx_position_of(&at, at.turn);
-    return turn_run(c, w, tx_slice_rows(qk, at.turn, n - at.turn), how);
+    if (how.grows_by > 0 && all > n) grow(&how, frequency, all);
+    if (!tx_context_is_divided(c)) return turn_run(c, qk, how, k->chunks ? k->chunks->first : 0);
+    TX_TRY(turn_run(c, tx_slice_rows(qk, 0, at.turn), how, at.first));
+    return turn_run(c, tx_slice_rows(qk, at.turn, n - at.turn), how, tx_position_of(&at, at.turn));
 }
 
 /* Heads that lie one after the other, as rows [s b n, d] in `room`, which may be larger; with a norm of the whole as

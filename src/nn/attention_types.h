@@ -3,6 +3,7 @@
 #define TX_NN_ATTENTION_TYPES_H
 
 #include "config/config.h"
+#include "nn/chunked_attention.h"
 #include "nn/dropout.h"
 #include "nn/linear.h"
 #include "nn/lora.h"
@@ -72,6 +73,7 @@ typedef struct tx_attention_call {
     const tx_dropout_key *dropout; /* of the probabilities */
     tx_kv_cache *kv; /* NULL: training and scoring; else the s new positions are appended to the cache and see all of
                       * their sequence */
+    const tx_chunks *chunks; /* NULL: x has all positions; else those of a chunk */
 } tx_attention_call;
 
 #endif

@@ -149,7 +149,8 @@ static tx_status attention_fwd(tx_ctx *c, const half *h, tx_block_saved *a, tx_t
                                      .position = k->position,
                                      .max_logits = k->max_logits,
                                      .dropout = k->dropout,
-                                     .kv = k->kv };
+                                     .kv = k->kv,
+                                     .chunks = k->chunks };
     return tx_attention_layer_fwd(c, &h->w->attn, &a->attn, &attn);
 }
 
@@ -287,7 +288,7 @@ static tx_status attention_bwd(tx_ctx *c, const half *h, const tx_block_saved *a
 {
     const tx_block_call *k = h->k;
     const tx_attention_call attn = {
-        .x = x, .dx = dx, .dy = dy, .seen = k->seen, .position = k->position, .dropout = k->dropout
+        .x = x, .dx = dx, .dy = dy, .seen = k->seen, .position = k->position, .dropout = k->dropout, .chunks = k->chunks
     };
     return tx_attention_layer_bwd(c, &h->w->attn, &a->attn, &attn);
 }

@@ -80,6 +80,7 @@ typedef struct tx_block_call {
     double branch_scale;           /* of what is added, beside residual_scale; 0 is 1. Not with post_norm */
     tx_moe_pass pass;              /* of a layer with experts */
     const tx_block_rooms *lent;    /* the same in forward and backward */
+    const tx_chunks *chunks;       /* as in attention.h; x and y are those of the chunk */
 } tx_block_call;
 
 /* The layer's rows of the parameter table: tx_params_declare(ps, "encoder.layers.0.", tx_block_params, ...). */

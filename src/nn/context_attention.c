@@ -47,28 +47,49 @@ static tx_tensor first_keys_of(const tx_core_attention *k)
     return first.data && k->part.is ? tx_slice_rows(first, k->part.q_at, k->q.dim[0]) : first;
 }
 
-static tx_status look_at_scores(tx_ctx *c, const tx_core_attention *k)
+static tx_max_logits_args scores_of(const tx_core_attention *k)
 {
     const tx_attention *w = k->w;
     tx_tensor all = k->call->max_logits;
-    if (!all.data) return TX_OK;
-    tx_tensor max = tx_tensor2((float *)all.data + k->first_head, all.dtype, k->q.dim[2], k->q.dim[3]);
-    TX_RUN(c, max_logits, .max = max, .q = k->q, .k = k->k, .scale = w->scale, .causal = w->causal,
-           .first_key = first_keys_of(k), .n_keys = k->call->seen.n, .window = w->kind.window, .q_at = k->part.q_at,
-           .k_at = k->part.k_at, .part = k->part.is);
-    return TX_OK;
+    return (tx_max_logits_args){ .max =
+                                     tx_tensor2((float *)all.data + k->first_head, all.dtype, k->q.dim[2], k->q.dim[3]),
+                                 .q = k->q,
+                                 .k = k->k,
+                                 .scale = w->scale,
+                                 .causal = w->causal,
+                                 .first_key = first_keys_of(k),
+                                 .n_keys = k->call->seen.n,
+                                 .window = w->kind.window,
+                                 .q_at = k->part.q_at,
+                                 .k_at = k->part.k_at,
+                                 .part = k->part.is };
 }
 
 tx_status tx_core_attention_fwd(tx_ctx *c, const tx_core_attention *k)
 {
     const tx_attention *w = k->w;
     const tx_kv_cache *kv = k->call->kv;
-    TX_TRY(look_at_scores(c, k));
-    TX_RUN(c, attention_fwd, .o = k->o, .lse = k->lse, .q = k->q, .k = k->k, .v = k->v, .scale = w->scale,
-           .causal = w->causal, .mask = mask_of(k), .first_key = first_keys_of(k), .n_keys = k->call->seen.n,
-           .past = kv ? kv->past : (tx_past){ .n = { 0 } }, .alibi = biases_of(k), .kind = kind_of(k),
-           .q_at = k->part.q_at, .k_at = k->part.k_at, .part = k->part.is);
-    return TX_OK;
+    bool looks = k->call->max_logits.data;
+    const tx_max_logits_args scores = looks ? scores_of(k) : (tx_max_logits_args){ .scale = 0 };
+    const tx_attention_fwd_args args = { .o = k->o,
+                                         .lse = k->lse,
+                                         .q = k->q,
+                                         .k = k->k,
+                                         .v = k->v,
+                                         .scale = w->scale,
+                                         .causal = w->causal,
+                                         .mask = mask_of(k),
+                                         .first_key = first_keys_of(k),
+                                         .n_keys = k->call->seen.n,
+                                         .past = kv ? kv->past : (tx_past){ .n = { 0 } },
+                                         .alibi = biases_of(k),
+                                         .kind = kind_of(k),
+                                         .q_at = k->part.q_at,
+                                         .k_at = k->part.k_at,
+                                         .part = k->part.is };
+    if (k->call->chunks) return tx_chunked_attention_fwd(c, k->call->chunks, &args, looks ? &scores : NULL);
+    if (looks) TX_TRY(tx_op_max_logits(c, &scores));
+    return tx_op_attention_fwd(c, &args);
 }
 
 tx_status tx_core_attention_bwd(tx_ctx *c, const tx_core_attention *k)
@@ -76,11 +97,27 @@ tx_status tx_core_attention_bwd(tx_ctx *c, const tx_core_attention *k)
     const tx_attention *w = k->w;
     tx_tensor dsink = { 0 };
     if (!k->part.without_sink) TX_TRY(tx_wgrad_vector(c, &w->sink, &dsink));
-    TX_RUN(c, attention_bwd, .dq = k->dq, .dk = k->dk, .dv = k->dv, .do_ = k->d_o, .o = k->o, .lse = k->lse, .q = k->q,
-           .k = k->k, .v = k->v, .scale = w->scale, .causal = w->causal, .mask = mask_of(k),
-           .first_key = first_keys_of(k), .n_keys = k->call->seen.n, .alibi = biases_of(k), .kind = kind_of(k),
-           .dsink = of_heads(k, dsink), .q_at = k->part.q_at, .k_at = k->part.k_at, .part = k->part.is);
-    return TX_OK;
+    const tx_attention_bwd_args args = { .dq = k->dq,
+                                         .dk = k->dk,
+                                         .dv = k->dv,
+                                         .do_ = k->d_o,
+                                         .o = k->o,
+                                         .lse = k->lse,
+                                         .q = k->q,
+                                         .k = k->k,
+                                         .v = k->v,
+                                         .scale = w->scale,
+                                         .causal = w->causal,
+                                         .mask = mask_of(k),
+                                         .first_key = first_keys_of(k),
+                                         .n_keys = k->call->seen.n,
+                                         .alibi = biases_of(k),
+                                         .kind = kind_of(k),
+                                         .dsink = of_heads(k, dsink),
+                                         .q_at = k->part.q_at,
+                                         .k_at = k->part.k_at,
+                                         .part = k->part.is };
+    return k->call->chunks ? tx_chunked_attention_bwd(c, k->call->chunks, &args) : tx_op_attention_bwd(c, &args);
 }
 
 /* ---- several ---- */

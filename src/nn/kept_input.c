@@ -21,6 +21,11 @@ static tx_tensor part_of(const tx_ctx *c, const tx_recompute *how, tx_tensor x)
     return tx_slice1(x, tp->rank * n, n);
 }
 
+static void settle(tx_ctx *c, tx_tensor kept)
+{
+    tx_arena_settle(&c->host, kept.data, (size_t)tx_numel(kept) * tx_dtype_size(kept.dtype));
+}
+
 tx_status tx_keep_input(tx_ctx *c, const tx_recompute *how, tx_tensor *kept, tx_tensor x)
 {
     *kept = x;
@@ -29,6 +34,7 @@ tx_status tx_keep_input(tx_ctx *c, const tx_recompute *how, tx_tensor *kept, tx_
     *kept = tx_push1(how->in_host ? &c->host : &c->acts, x.dtype, tx_numel(part));
     tx_at_part(c, INPUT);
     TX_RUN(c, copy, .y = *kept, .x = part);
+    if (how->in_host) settle(c, *kept);
     return TX_OK;
 }
 
@@ -38,6 +44,7 @@ tx_status tx_fetch_input(tx_ctx *c, const tx_recompute *how, tx_tensor x, tx_ten
     tx_at_part(c, INPUT);
     if (how->in_host) { /* ranks reach each other's part in the device's memory only */
         TX_RUN(c, copy, .y = part, .x = kept);
+        settle(c, kept);
         kept = part;
     }
     if (!how->divided) return TX_OK;

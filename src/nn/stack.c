@@ -438,9 +438,10 @@ static tx_status run_group(tx_ctx *c, const job *j, const some_layers *g)
         r->mark = tx_arena_mark(&c->acts);
         r->x = x;
         r->y = output_in(c, j, g, i, other);
-        size_t mark = tx_arena_mark(&c->acts);
+        size_t mark = tx_arena_mark(&c->acts), host = tx_arena_mark(&c->host);
         TX_TRY(forward(c, j, i, next_of(j, g, i), g->holds));
         if (!g->keeps) tx_arena_pop(&c->acts, mark);
+        if (!g->keeps) tx_arena_pop(&c->host, host);
         x = r->y;
     }
     if (!g->keeps) tx_arena_pop(&c->acts, start);
@@ -453,7 +454,7 @@ static void begin_forward(tx_ctx *c, job *j)
 {
     tx_stack_slot *a = j->a;
     const tx_stack_chunk *k = j->chunk;
-    bool train = j->p->train, moves = train && tx_inputs_move(j->p->recompute);
+    bool train = j->p->train, own = j->s->keeps_inputs, moves = train && (own || tx_inputs_move(j->p->recompute));
     j->p->d = a->d[0] = a->d[1] = a->y = a->place = (tx_tensor){ 0 };
     if (!j->stream) {
         a->y = push(c, output_of(c, j, k->after - 1));
@@ -467,7 +468,7 @@ static void begin_forward(tx_ctx *c, job *j)
     if (train) j->p->d = a->d[0] = a->d[1] = push(c, d);
     if (train && x.dtype != d.dtype) j->p->d = a->d[1] = push(c, x);
     if (moves) {
-        int64_t n = again_end(j) - k->body, group = j->p->recompute->group;
+        int64_t n = (own ? k->after : again_end(j)) - k->body, group = own ? 1 : j->p->recompute->group;
         j->places.at[0] = a->place = push(c, x);
         j->places.at[1] = j->p->d; /* which nobody needs yet */
         j->places.left = k->body - k->first + (n + group - 1) / group;
@@ -606,13 +607,14 @@ static tx_status body_backward(tx_ctx *c, job *j, tx_tensor *dy, bool last_used)
         double now = tx_clock();
         first = group_first(j, end - 1);
         bool again = is_again(j, first), top = again && tx_ctx_begin_top(c);
-        size_t mark = tx_arena_mark(&c->acts);
+        size_t mark = tx_arena_mark(&c->acts), host = tx_arena_mark(&c->host);
         if (again) TX_TRY(run_again(c, j, first, end, fetched));
         if (again) count(j->s, TX_GROUP_AGAIN, &now);
         for (int i = end - 1; i >= first; i--)
             TX_TRY(step_back(c, j, i, dy, again || (last_used && i == j->chunk->end - 1)));
         if (!again) continue;
         tx_arena_pop(&c->acts, mark);
+        tx_arena_pop(&c->host, host);
         tx_ctx_end_top(c, top);
         count(j->s, TX_GROUP_BACKWARD, &now);
     }

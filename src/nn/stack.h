@@ -119,6 +119,8 @@ typedef struct tx_stack {
     tx_tensor (*stream)(tx_ctx *c, const void *model, const void *batch);
     /* Pushes on the scratch arena what the layers up to the end of the body use in turn; or NULL. @x as the stream */
     void (*lend)(tx_ctx *c, void *model, tx_tensor x);
+    bool keeps_inputs;   /* layers of the body keep what their backward reads of their inputs, which need not stay. With
+                          * `stream`, while none is computed again */
     bool ahead_of_group; /* the last layer of a group that is computed again prefetches what backward uses next */
     tx_stack_layer *layer;
     tx_stack_unit *unit;

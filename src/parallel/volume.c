@@ -100,13 +100,23 @@ static void add_adapters(terms *t, const tx_volume_sizes *z)
             z->adapters * 4);
 }
 
+/* n of them in each layer's forward or backward; of one that computes its positions in chunks each is in as many parts.
+ */
+static void add_in_layers(terms *t, const tx_volume_sizes *z, const char *what, int64_t n, int64_t bytes)
+{
+    TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
+    if (n && bytes)
+        t->term[t->n++] =
+            (tx_volume_term){ TX_GROUP_TENSOR, TX_COMM_ALL_REDUCE, what, { n * z->n_positions_chunks, n * bytes } };
+}
+
 /* Sums of rows of queries and of keys. */
 static void add_whole_norms(terms *t, const tx_volume_sizes *z)
 {
     int64_t bs = z->whole_norms ? z->b * z->s * 4 : 0, m = 2 * z->n_micro;
-    add(t, TX_GROUP_TENSOR, TX_COMM_ALL_REDUCE, "2 b s a layer, norms of all heads, forward", m * z->n_layers, bs);
-    add(t, TX_GROUP_TENSOR, TX_COMM_ALL_REDUCE, "2 b s a layer, norms of all heads, backward", m * z->n_layers, bs);
-    add(t, TX_GROUP_TENSOR, TX_COMM_ALL_REDUCE, "2 b s a layer, norms of all heads, forward again", m * z->n_again, bs);
+    add_in_layers(t, z, "2 b s a layer, norms of all heads, forward", m * z->n_layers, bs);
+    add_in_layers(t, z, "2 b s a layer, norms of all heads, backward", m * z->n_layers, bs);
+    add_in_layers(t, z, "2 b s a layer, norms of all heads, forward again", m * z->n_again, bs);
 }
 
 /* f and g of Megatron-LM. */
@@ -114,9 +124,9 @@ static void add_all_reduces(terms *t, const tx_volume_sizes *z)
 {
     const tx_comm_op op = TX_COMM_ALL_REDUCE;
     int64_t bsh = z->b * z->s * z->h * z->value, m = z->n_micro;
-    add(t, TX_GROUP_TENSOR, op, "2 b s h a layer, forward", 2 * m * z->n_layers, bsh);
-    add(t, TX_GROUP_TENSOR, op, "2 b s h a layer, backward", 2 * m * z->n_layers, bsh);
-    add(t, TX_GROUP_TENSOR, op, "2 b s h a layer, forward again", 2 * m * z->n_again, bsh);
+    add_in_layers(t, z, "2 b s h a layer, forward", 2 * m * z->n_layers, bsh);
+    add_in_layers(t, z, "2 b s h a layer, backward", 2 * m * z->n_layers, bsh);
+    add_in_layers(t, z, "2 b s h a layer, forward again", 2 * m * z->n_again, bsh);
     add_adapters(t, z);
     add_whole_norms(t, z);
     if (z->head_norms && !z->frozen)

@@ -124,7 +124,8 @@ typedef struct tx_volume_sizes {
     int64_t s, b, h;
     int64_t n_micro;            /* micro-batches of an iteration, of one data rank */
     int n_chunks;               /* of the stage */
-    int64_t n_layers, n_again;  /* of the stage; of these, computed again for backward */
+    int64_t n_layers, n_again;  /* of the stage; computed again for backward, which one may be twice */
+    int64_t n_positions_chunks; /* in which a layer computes its positions */
     int64_t n_gates, n_choices; /* of the stage's layers with experts: products that weigh rows, and weights of a token
                                  * in all of them */
     int64_t n_routed[2];        /* layers whose rows travel to experts, and of these, computed again */

@@ -283,6 +283,7 @@ static size_t bytes_of(const sizes *state, const sizes *work)
         const tx_memory *w = &work->stage[i];
         m.activations = w->activations;
         m.host_activations = w->host_activations;
+        m.nvme_activations = w->nvme_activations;
         if (w->workspace > m.workspace) m.workspace = w->workspace;
         if (tx_memory_limited(&m) > most) most = tx_memory_limited(&m);
     }

@@ -194,7 +194,7 @@ void tx_memory_table(const tx_memory *m, const tx_zero_formula *f, void (*line)(
                 { .name = "workspace", .bytes = m->workspace },
                 { .name = "total", .bytes = total },
                 { .name = "of it on GPU", .bytes = tx_memory_gpu(m), .if_any = true },
-                { .name = "on a disk", .bytes = m->nvme, .if_any = true } };
+                { .name = "on a disk", .bytes = tx_memory_disk(m), .if_any = true } };
     const char *heading = " > memory (MB), predicted:";
     line ? line(user, heading + 3) : to_log(user, heading);
     if (!line) line = to_log;

@@ -203,6 +203,7 @@ static void log_memory_used(const tx_trainer *t)
     size_t planned = tx_memory_total(&m);
     size_t peak, stacks = tx_stage_stacks(&t->stage, &peak), host_peak, host;
     host = tx_stage_host_stacks(&t->stage, &host_peak);
+    if (m.nvme_activations) host_peak = host; /* in a file */
     size_t used = planned - (stacks - peak) - (host - host_peak) - (m.workspace - t->ctx.scratch.peak);
     tx_info(
         " > memory after the first step (MB): predicted %.1f, used %.1f | the whole process, with its libraries and "

@@ -206,6 +206,12 @@ static tx_status step_other_lengths(const tx_dry_step *d, int64_t n_micro)
     return TX_OK;
 }
 
+void tx__plan_host_stacks(tx_memory *m, const tx_config *cfg, size_t bytes)
+{
+    m->host_activations = cfg->fpdt_nvme_path ? 0 : bytes;
+    m->nvme_activations = cfg->fpdt_nvme_path ? bytes : 0;
+}
+
 tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, const tx_dry_step *d)
 {
     tx_ctx *c = d->c;
@@ -229,7 +235,7 @@ tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, const tx_dry_ste
     tx_stage_stacks(stage, &peak);
     tx_stage_host_stacks(stage, &host);
     *out = tx__plan_memory(zero, peak, c->scratch.peak);
-    out->host_activations = host;
+    tx__plan_host_stacks(out, cfg, host);
     out->teacher = tx_teacher_bytes(&stage->teacher);
     return find_gpu_free(c, &out->gpu_free);
 }
@@ -419,6 +425,7 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
                                       int64_t s, const tx_zero *z)
 {
     int64_t b = cfg->micro_batch_size, n_layers = 0, n_again = 0, n_gathered = 0, norm = norm_size(m, cfg);
+    int64_t chunk = m->chunking.positions;
     const tx_recompute *r = &m->recompute;
     tx_batch batch = { .chunk = 0 };
     for (int k = 0; k < m->n_chunks; k++) {
@@ -444,7 +451,8 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
         .n_micro = n_micro,
         .n_chunks = m->n_chunks,
         .n_layers = n_layers,
-        .n_again = n_again,
+        .n_again = n_again + (chunk ? n_layers : 0),
+        .n_positions_chunks = chunk ? (s + chunk - 1) / chunk : 1,
         .n_gathered = n_gathered,
         .value = (int64_t)tx_dtype_size(m->dtype),
         .stream = (int64_t)tx_dtype_size(m->stream),
@@ -541,6 +549,11 @@ size_t tx_memory_total(const tx_memory *m)
 {
     return m->params + m->persistent + m->gathered + m->grads + m->buckets + m->optimizer + m->teacher +
            m->activations + m->workspace + m->host_activations + m->host + m->passing + m->saving;
+}
+
+size_t tx_memory_disk(const tx_memory *m)
+{
+    return m->nvme + m->nvme_activations;
 }
 
 size_t tx_memory_gpu(const tx_memory *m)

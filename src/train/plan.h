@@ -29,9 +29,13 @@ typedef struct tx_memory {
     size_t host, passing;    /* what is offloaded to it; buffers for what is on a disk */
     size_t saving;           /* the copy that --async-save writes; a parameter, with --save-format */
     size_t nvme;             /* on a disk: no part of the total */
+    size_t nvme_activations; /* likewise, in the place of host_activations */
     size_t gpu_free;         /* what the GPU has for this rank, of which it may be one of several; 0: there is no GPU */
 } tx_memory;
 size_t tx_memory_total(const tx_memory *m);
+
+/* What is on a disk. */
+size_t tx_memory_disk(const tx_memory *m);
 
 /* The part that is in GPU memory, if there is a GPU; the rest is in host memory. */
 size_t tx_memory_gpu(const tx_memory *m);
@@ -98,6 +102,9 @@ tx_status tx_plan_stage(tx_run_plan *out, const tx_config *cfg, int64_t vocab_si
 /* The same, and what the stage does in an iteration of a few micro-batches (backend/trace.h), whose calls name their
  * group by an element of tx_group_names. The caller frees the trace, also after a failure. */
 tx_status tx_plan_traced(tx_run_plan *out, tx_trace *t, const tx_config *cfg, int64_t vocab_size, int stage);
+
+/* Sets one of host_activations and nvme_activations. */
+void tx__plan_host_stacks(tx_memory *m, const tx_config *cfg, size_t bytes);
 
 /* The plan of the stage that needs the most memory. */
 tx_status tx_plan_run(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size);

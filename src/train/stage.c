@@ -176,6 +176,11 @@ tx_status tx_stage_open(tx_stage *st, tx_ctx *c, tx_model *m, const tx_config *c
     *st = (tx_stage){ .c = c, .m = m, .cfg = cfg, .grid = tx_grid_of(c) };
     st->s = st->kept = cfg->seq_length;
     st->b = cfg->micro_batch_size;
+    if (cfg->fpdt_nvme_path && c->device)
+        return TX_FAIL(
+            TX_ERR_UNSUPPORTED,
+            "--ds-sequence-parallel-fpdt-nvme-path: a GPU copies from and to the host's memory: leave it out");
+    c->host.dir = cfg->fpdt_nvme_path;
     int n = 1;
     for (int k = 0; k <= train; k++) {
         TX_TRY(make_list(st, n_micro, k));
@@ -190,6 +195,7 @@ tx_status tx_stage_open(tx_stage *st, tx_ctx *c, tx_model *m, const tx_config *c
         st->slot[i].acts.shared = c->acts.shared;
         st->slot[i].acts.device = st->slot[i].host.device = c->device;
         st->slot[i].host.in_host = true;
+        st->slot[i].host.dir = c->host.dir;
         shape_batch(st, &st->slot[i].batch);
         st->slot[i].batch.slot = i;
     }

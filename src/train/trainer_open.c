@@ -220,7 +220,7 @@ tx_memory tx_trainer_memory(const tx_trainer *t)
 {
     size_t peak;
     tx_memory m = tx__plan_memory(&t->zero, tx_stage_stacks(&t->stage, &peak), t->ctx.scratch.cap);
-    m.host_activations = tx_stage_host_stacks(&t->stage, &peak);
+    tx__plan_host_stacks(&m, t->cfg, tx_stage_host_stacks(&t->stage, &peak));
     m.gpu_free = t->gpu_free;
     m.teacher = tx_teacher_bytes(&t->stage.teacher);
     return m;

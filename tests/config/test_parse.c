@@ -419,8 +419,9 @@ static void kept_inputs_without_effect_say_so(void **state)
 {
     (void)state;
     log_begin();
-    tx_config_free(parsed("plan", KEPT "--profile-backward"));
+    tx_config_free(parsed("plan", KEPT "--profile-backward --ds-sequence-parallel-fpdt-chunk-size 8"));
     log_end();
+    ASSERT_CONTAINS(logged, "--ds-sequence-parallel-fpdt-chunk-size: without effect, --ds-sequence-parallel-fpdt is");
     ASSERT_CONTAINS(logged, "--profile-backward: nothing to time, no layers are computed again");
     ASSERT_CONTAINS(logged, "--partition-activations: without effect, no layers are computed again");
     ASSERT_CONTAINS(logged, "--checkpoint-in-cpu: without effect, no layers are computed again");

@@ -139,6 +139,8 @@ static void what_is_not_sound_is_refused(void **state)
                                                          "neighbours are not built" },
         { DROPS STEPS "--window-size 4", "--random-ltd: windows of tokens that are not neighbours are not built" },
         { DROPS STEPS "--num-experts 4", "--random-ltd: layers with experts compute all tokens" },
+        { DROPS STEPS "--ds-sequence-parallel-fpdt",
+          "--ds-sequence-parallel-fpdt: tokens that pass layers by are not in chunks: leave it out, or --random-ltd" },
         { "--pld-gamma 1", "--pld-gamma needs --progressive-layer-drop" },
         { "--progressive-layer-drop --post-layernorm --model-type BERT",
           "--progressive-layer-drop needs layers past which their input goes unchanged: leave out --post-layernorm" },

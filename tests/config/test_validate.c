@@ -282,6 +282,18 @@ static const struct broken {
     { "pretrain-gpt", GOOD "--checkpoint-activations --recompute-activations",
       "--checkpoint-activations is --recompute-granularity full --recompute-method uniform already: leave "
       "--recompute-activations, --recompute-granularity and --recompute-method out" },
+    { "pretrain-gpt", GOOD "--ds-sequence-parallel-fpdt-offloading",
+      "--ds-sequence-parallel-fpdt-offloading needs --ds-sequence-parallel-fpdt" },
+    { "pretrain-gpt", GOOD "--ds-sequence-parallel-fpdt --ds-sequence-parallel-fpdt-nvme-path d",
+      "--ds-sequence-parallel-fpdt-nvme-path needs --ds-sequence-parallel-fpdt-offloading" },
+    { "pretrain-gpt", GOOD "--ds-sequence-parallel-fpdt --num-experts 4",
+      "--ds-sequence-parallel-fpdt: layers with experts compute all tokens at once: leave it out, or --num-experts" },
+    { "plan", GOOD "--ds-sequence-parallel-fpdt --sequence-parallel --tensor-model-parallel-size 2",
+      "--ds-sequence-parallel-fpdt: the positions of a chunk are not divided over tensor-parallel ranks: leave it out, "
+      "or --sequence-parallel" },
+    { "pretrain-bert", BERT "--ds-sequence-parallel-fpdt",
+      "--ds-sequence-parallel-fpdt: a chunk's attention reads the chunks before it, and a BERT's reads all: leave it "
+      "out" },
     { "pretrain-gpt", GOOD "--split-transformers",
       "--split-transformers is not built yet: a layer is one piece; leave the flag out" },
     { "pretrain-gpt", GOOD "--finetune", "--finetune needs --load" },

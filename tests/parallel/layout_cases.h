@@ -27,6 +27,7 @@ enum {
     CONTEXT,
     SCHEDULE,
     RECOMPUTE,
+    CHUNKS,
     EXPERTS,
     SUMS,
     DROPOUT, /* what */
@@ -76,6 +77,11 @@ static const axis_choice recompute_choices[] = {
     { "block", "--recompute-granularity full --recompute-method block --recompute-num-layers 1" },
     { "selective", "--recompute-granularity selective" }
 };
+/* Positions of a layer at a time. */
+#define FPDT "--ds-sequence-parallel-fpdt --ds-sequence-parallel-fpdt-chunk-size "
+static const axis_choice chunks_choices[] = { { "-", "" },
+                                              { "chunks", FPDT "5" },
+                                              { "chunks-host", FPDT "8 --ds-sequence-parallel-fpdt-offloading" } };
 /* Ranks that divide the experts, which are split over tensor ranks or whole. */
 static const axis_choice experts_choices[] = {
     { "-", "" },
@@ -249,6 +255,7 @@ static const struct axis {
     [CONTEXT] = { context_choices, LENGTH(context_choices) },
     [SCHEDULE] = { schedule_choices, LENGTH(schedule_choices) },
     [RECOMPUTE] = { recompute_choices, LENGTH(recompute_choices) },
+    [CHUNKS] = { chunks_choices, LENGTH(chunks_choices) },
     [EXPERTS] = { experts_choices, LENGTH(experts_choices) },
     [SUMS] = { sums_choices, LENGTH(sums_choices) },
     [DROPOUT] = { dropout_choices, LENGTH(dropout_choices) },
@@ -339,6 +346,12 @@ static inline bool is_gated(const char *model)
     return strstr(model, "--swiglu") || strstr(model, "--gated-activation");
 }
 
+/* Whether a model's layers may compute their positions in chunks. */
+static inline bool are_in_chunks(const char *model)
+{
+    return !strstr(model, "--num-experts") && !strstr(model, "BERT");
+}
+
 /* Whether two choices go together. */
 static inline bool go_together(int a, int i, int b, int k)
 {
@@ -350,6 +363,11 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == LAYOUT && b == SCHEDULE && k) return layouts[i].pp > 1;
     if (a == LAYOUT && b == SUMS && k) return layouts[i].dp > 1;
     if (a == LAYOUT && b == EXPERTS && k) return divide_experts(layouts[i], k);
+    if (a == SEQUENCE && b == CHUNKS && k) return !i;
+    if (a == CONTEXT && b == CHUNKS && k) return !i;
+    if (a == CHUNKS && b == EXPERTS && k) return !i;
+    if (a == CHUNKS && b == MODEL && i) return are_in_chunks(axes[MODEL].choice[k].flags);
+    if (a == CHUNKS && b == ROUTING && i) return k != 1;
     if (a == EXPERTS && b == MODEL && i) return strstr(axes[MODEL].choice[k].flags, "--num-experts") != NULL;
     if (a == LAYOUT && b == STAGE && k > 3) return layouts[i].dp % 2 == 0;
     if (a == EXPERTS && b == STAGE && k > 3) return i == 0;

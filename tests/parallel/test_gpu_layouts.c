@@ -43,6 +43,8 @@ static const char *const cases[] = {
     "1x2x1 one neox selective",
     "1x2x1 zbh1 dropout",
     "1x2x2 one zbh1 stage2 mixtral",
+    "1x1x2 one chunks-host dropout stage3",
+    "1x2x1 one chunks-host llama uniform",
 };
 enum { FEW = 4, STEPS = 3 };
 

@@ -193,9 +193,9 @@ static void layers_that_are_passed_by(void **state)
 
 /* All of the axes of layouts, none of ZeRO's, and none of layers that are passed by. */
 static const int taken[N_AXES] = {
-    [LAYOUT] = 99, [SEQUENCE] = 99,  [CONTEXT] = 99, [SCHEDULE] = 99, [RECOMPUTE] = 99, [EXPERTS] = 99,
-    [SUMS] = 99,   [DROPOUT] = 99,   [RAMP] = 99,    [RATE] = 99,     [LAYERS] = 99,    [VOCAB] = 99,
-    [MODEL] = 99,  [OPTIMIZER] = 99, [CLIP] = 99,    [ADAPTERS] = 99,
+    [LAYOUT] = 99,  [SEQUENCE] = 99, [CONTEXT] = 99,   [SCHEDULE] = 99, [RECOMPUTE] = 99, [CHUNKS] = 99,
+    [EXPERTS] = 99, [SUMS] = 99,     [DROPOUT] = 99,   [RAMP] = 99,     [RATE] = 99,      [LAYERS] = 99,
+    [VOCAB] = 99,   [MODEL] = 99,    [OPTIMIZER] = 99, [CLIP] = 99,     [ADAPTERS] = 99,
 };
 
 static void layouts_equal_one_rank(void **state)

@@ -59,6 +59,9 @@ static const char *const runs[] = {
     "--apply-layernorm-1p --recompute-granularity full --recompute-method block --recompute-num-layers 1",
     "--checkpoint-activations --checkpoint-in-cpu",
     "--bf16 --checkpoint-activations --checkpoint-num-layers 2 --checkpoint-in-cpu",
+    "--ds-sequence-parallel-fpdt --ds-sequence-parallel-fpdt-chunk-size 24",
+    "--bf16 --ds-sequence-parallel-fpdt --ds-sequence-parallel-fpdt-chunk-size 16 "
+    "--ds-sequence-parallel-fpdt-offloading --checkpoint-activations --checkpoint-in-cpu " LLAMA,
     "--reset-attention-mask --vocab-size 510",
     "--threads 1 --apply-residual-connection-post-layernorm --make-vocab-size-divisible-by 1000",
     "--zero-stage 1 --fp16 --initial-loss-scale 256",

@@ -26,6 +26,7 @@ enum { MAX_RANKS = 8, VOCAB = 300, S = 16 };
     " --model-type BERT --tokenizer-type BertWordPieceLowerCase --vocab-file none --global-batch-size 24 " \
     "--mask-prob 0.25"
 #define ZERO(n) " --zero-param-persistence-threshold 100 --zero-stage " #n
+#define CHUNKS  " --ds-sequence-parallel-fpdt --ds-sequence-parallel-fpdt-chunk-size 6"
 #define FULL    " --recompute-granularity full --recompute-method "
 
 static const char *const layouts[] = {
@@ -46,6 +47,10 @@ static const char *const layouts[] = {
     "--world-size 4 --no-overlap-grad-reduce",
     "--world-size 2 --recompute-activations --sequence-parallel" TP(2),
     "--world-size 2 --num-layers 5" TP(2) FULL "uniform --recompute-num-layers 2",
+    "--world-size 2" TP(2) CHUNKS,
+    "--world-size 4 --num-layers 5 --partition-activations" TP(2) PP(2) FULL "block --recompute-num-layers 1" CHUNKS,
+    "--world-size 4" TP(2) LLAMA WHOLE CHUNKS,
+    "--world-size 2 --bf16 --ds-sequence-parallel-fpdt-offloading" ZERO(3) CHUNKS,
     "--world-size 4 --num-layers 5 --partition-activations" TP(4) FULL "uniform --recompute-num-layers 2",
     "--world-size 2 --partition-activations --sequence-parallel" TP(2) FULL "uniform",
     "--world-size 2 --partition-activations --bf16 --fp32-residual-connection" TP(2) FULL "uniform",
