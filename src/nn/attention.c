@@ -56,7 +56,7 @@ static tx_tensor all_heads(const tx_attention *w, tx_tensor x)
 static tx_status turn_run(tx_ctx *c, const tx_attention *w, tx_tensor qk, tx_rope_args how)
 {
     if (!qk.dim[0]) return TX_OK;
-    TX_RUN(c, rope, .x = qk, .n_rot = w->n_rot, .first = how.first, .theta = w->rope_theta,
+    TX_RUN(c, rope, .x = qk, .n_rot = w->n_rot, .first = how.first, .length = how.length, .theta = w->rope_theta,
            .frequency = w->rope_frequency, .scale = w->rope_scale, .grows_by = w->rope_grows_by,
            .grows_from = w->rope_grows_from, .interleaved = w->rope_interleaved, .past = how.past,
            .position = how.position, .inverse = how.inverse);
@@ -73,6 +73,7 @@ static tx_status turn(tx_ctx *c, const tx_attention *w, tx_tensor qk, const tx_a
     if (!w->n_rot) return TX_OK;
     if (k->kv && !back) how.past = k->kv->past;
     if (!tx_context_is_divided(c)) return turn_run(c, w, qk, how);
+    how.length = n * tx_grid_size(g, TX_AXIS_CONTEXT);
     how.first = at.first;
     TX_TRY(turn_run(c, w, tx_slice_rows(qk, 0, at.turn), how));
     how.first = tx_position_of(&at, at.turn);

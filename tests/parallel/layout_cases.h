@@ -59,6 +59,7 @@ static const axis_choice sequence_choices[] = { { "-", "" }, { "sequence", "--se
 static const axis_choice context_choices[] = { { "-", "" },
                                                { "ulysses2", "--context-parallel-size 2 --cp-comm-type a2a" },
                                                { "ulysses4", "--ds-sequence-parallel-size 4" } };
+static const int context_sizes[] = { 1, 2, 4 };
 static const axis_choice schedule_choices[] = { { "1f1b", "" },
                                                 { "interleaved", "--num-layers-per-virtual-pipeline-stage 1" },
                                                 { "gpipe", "--pipeline-schedule gpipe" } };
@@ -315,14 +316,14 @@ static inline bool are_passed_by(const char *model, int routing)
 /* Whether a layout's ranks divide positions so; models have 4 heads or more. */
 static inline bool divide_positions(sizes l, int choice)
 {
-    int n = 2 * choice;
+    int n = context_sizes[choice];
     return l.dp % n == 0 && l.tp * n <= 4;
 }
 
 /* Whether the model's samples can be. */
 static inline bool are_divided(const char *model)
 {
-    return !strstr(model, "--num-experts") && !strstr(model, "BERT") && !strstr(model, "dynamic");
+    return !strstr(model, "--num-experts");
 }
 
 static inline bool is_gated(const char *model)
