@@ -222,6 +222,7 @@ typedef struct tx_rope_args {
     bool inverse;
     tx_past past;       /* optional; its slots are ignored */
     tx_tensor position; /* [s, b] i32, optional: of each token, in the place of first + i_s; not with a past */
+    int64_t length;     /* of the whole sequence, where a call has a part of it; 0: first + s */
 } tx_rope_args;
 enum { TX_MAX_ROT = 512 };
 TX_API tx_status tx_op_rope(tx_ctx *c, const tx_rope_args *a);

@@ -144,6 +144,10 @@ tx_status tx__evaluate_sentences(tx_config *cfg, tx_source *src, const tx_grid *
     tx_device *device = NULL;
     const tx_masked_opts opts = { .s = cfg->seq_length, .b = cfg->micro_batch_size, .n_top = 1 };
     tx_status st;
+    if (tx_grid_size(grid, TX_AXIS_CONTEXT) > 1)
+        return TX_FAIL(TX_ERR_ARG,
+                       "--context-parallel-size %d: the ranks that evaluate a BERT have whole samples: leave it out",
+                       tx_grid_size(grid, TX_AXIS_CONTEXT));
     TX_GOTO(tx_comm_agree(tx_grid_group(grid, TX_GROUP_WORLD), tx__tokenizer_of(cfg, src, &tok)));
     TX_GOTO(tx__model_load(&model, &value, cfg, src, grid));
     TX_GOTO(tx__evaluation_data_open(&data, &j.data, cfg, grid, model->vocab_size, tok));

@@ -64,7 +64,8 @@ TX_DEVICE_CODE static inline double tx_alibi_log2_slope(const tx_alibi *a, int64
 /* How long rope takes a sequence to be; its growth then, 1 where there is none; and with it the frequency of pair i. */
 static inline int64_t tx_rope_length(const tx_rope_args *a, int64_t first, int64_t i_b)
 {
-    return a->past.n.data && a->past.end.data ? ((const int32_t *)a->past.end.data)[i_b] : first + a->x.dim[0];
+    int64_t length = a->length ? a->length : first + a->x.dim[0];
+    return a->past.n.data && a->past.end.data ? ((const int32_t *)a->past.end.data)[i_b] : length;
 }
 TX_DEVICE_CODE static inline double tx_rope_longer(const tx_rope_args *a, int64_t length)
 {

@@ -49,6 +49,30 @@ static void rule_context_ranks_divide_sequence(const tx__check *k)
                          tx_config_zigzag(c) ? ": a rank has two runs of a sample's positions" : "");
 }
 
+/* The first iteration whose length they cannot divide; of tensor-parallel ranks that divide it again, too. */
+static void rule_context_ranks_divide_lengths(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    int64_t n = c->context_parallel_size * (tx_config_zigzag(c) ? 2 : 1) *
+                (c->sequence_parallel ? c->tensor_model_parallel_size : 1),
+            last;
+    if (!is_divided(k) || k->bad->cp_comm_type || k->bad->tensor_model_parallel_size || !tx__curriculum_is_sound(k))
+        return;
+    for (int64_t i = 1; i <= (c->train_iters ? c->train_iters : 1000000000); i = last + 1) {
+        int64_t length = tx_config_sample_length(c, i, &last);
+        if (length % n) {
+            tx__violate(k->v,
+                        "--%s %lld: --curriculum-schedule has %lld tokens from iteration %lld on, which are not "
+                        "divisible by %lld: give other lengths, such as --curriculum-difficulty-step %lld, or leave "
+                        "one of them out",
+                        tx__context_flag(c), (long long)c->context_parallel_size, (long long)length, (long long)i,
+                        (long long)n, (long long)n);
+            return;
+        }
+        if (last == INT64_MAX) return;
+    }
+}
+
 /* A rank has all positions of some heads. */
 static void rule_context_ranks_have_heads(const tx__check *k)
 {
@@ -101,10 +125,8 @@ static void rule_context_is_built(const tx__check *k)
         bool given;
         const char *what;
     } all[] = {
-        { c->model_type == TX_MODEL_BERT, "a BERT's samples are whole: leave it out" },
         { tx_config_has_experts(c), "layers with experts see whole samples: leave it out, or --num-experts" },
         { c->random_ltd, "layers with --random-ltd draw tokens of whole samples: leave one of them out" },
-        { c->curriculum_schedule, "a curriculum's lengths are those of whole samples: leave one of them out" },
         { tx_config_has_teacher(c), "a teacher sees whole samples: leave it out, or --kd and --mos" },
         { c->eval_tasks.n > 0, "--eval-tasks are answered by ranks that have whole samples: leave one of them out" },
         { tx_config_searches(c), "a search looks for layouts whose ranks have whole samples: leave it out" },
@@ -121,6 +143,7 @@ const tx__rule tx__rules_context[] = {
     { NULL, rule_a_way_is_known },
     { NULL, rule_positions_are_divided_once },
     { NULL, rule_context_ranks_divide_sequence },
+    { NULL, rule_context_ranks_divide_lengths },
     { NULL, rule_context_ranks_have_heads },
     { NULL, rule_rows_of_context_ranks },
     { NULL, rule_context_is_built },

@@ -466,14 +466,14 @@ static tx_status take_shape(tx_model *m, const tx_config *cfg)
 }
 
 /* Options of a checkpoint come after the rules. */
-static tx_status check_divided(const tx_config *cfg, const tx_grid *grid, const tx_head_shape *head)
+static tx_status check_divided(const tx_config *cfg, const tx_grid *grid)
 {
     int n = tx_grid_size(grid, TX_AXIS_CONTEXT);
     int64_t heads = cfg->num_attention_heads / tx_grid_size(grid, TX_AXIS_TENSOR);
     if (n == 1) return TX_OK;
-    if (head->no_direction || tx_config_has_experts(cfg))
-        return TX_FAIL(TX_ERR_ARG, "--context-parallel-size %d: %s: leave it out", n,
-                       head->no_direction ? "a BERT's samples are whole" : "layers with experts see whole samples");
+    if (tx_config_has_experts(cfg))
+        return TX_FAIL(TX_ERR_ARG, "--context-parallel-size %d: layers with experts see whole samples: leave it out",
+                       n);
     if (tx_config_cp_comm(cfg) == TX_CP_COMM_A2A && heads < n)
         return TX_FAIL(TX_ERR_ARG,
                        "--context-parallel-size %d: --cp-comm-type a2a gives each rank heads, and there are %lld", n,
@@ -486,7 +486,7 @@ tx_status tx_transformer_create(tx_transformer *t, const tx_model_type *type, co
 {
     tx_model *m = &t->base;
     int64_t padded, n_valid;
-    TX_TRY(check_divided(cfg, grid, head));
+    TX_TRY(check_divided(cfg, grid));
     TX_TRY(pad_vocab(&padded, &n_valid, cfg, vocab_size, grid));
     *m = sizes_of(cfg, type, vocab_size, padded, n_valid);
     TX_TRY(take_shape(m, cfg));

@@ -52,15 +52,6 @@ static tx_tensor all_heads(const tx_attention *w, tx_tensor x)
     return heads(w, x, r, 0, r);
 }
 
-/* The frequencies of a sequence of all positions, of which a call has some. */
-static void grow(tx_rope_args *x, double frequency[TX_MAX_ROT / 2], int64_t positions)
-{
-    double longer = tx_rope_longer(x, positions);
-    for (int64_t i = 0; i < x->n_rot / 2; i++) frequency[i] = tx_rope_frequency(x, i, longer);
-    x->frequency = frequency;
-    x->grows_by = 0;
-}
-
 /* Neighbours, from position `first` on. */
 static tx_status turn_run(tx_ctx *c, tx_tensor qk, tx_rope_args how, int64_t first)
 {
@@ -73,7 +64,6 @@ static tx_status turn_run(tx_ctx *c, tx_tensor qk, tx_rope_args how, int64_t fir
 static tx_status turn(tx_ctx *c, const tx_attention *w, tx_tensor qk, const tx_attention_call *k, bool back)
 {
     const tx_grid *g = tx_grid_of(c);
-    double frequency[TX_MAX_ROT / 2];
     int64_t n = qk.dim[0], all = k->chunks ? k->chunks->s : n * tx_grid_size(g, TX_AXIS_CONTEXT);
     const tx_position_runs at = tx_cp_positions(g, all);
     tx_rope_args how = { .n_rot = w->n_rot,
@@ -87,7 +77,7 @@ static tx_status turn(tx_ctx *c, const tx_attention *w, tx_tensor qk, const tx_a
                          .inverse = back };
     if (!w->n_rot) return TX_OK;
     if (k->kv && !back) how.past = k->kv->past;
-    if (how.grows_by > 0 && all > n) grow(&how, frequency, all);
+    if (all > n) how.length = all;
     if (!tx_context_is_divided(c)) return turn_run(c, qk, how, k->chunks ? k->chunks->first : 0);
     TX_TRY(turn_run(c, tx_slice_rows(qk, 0, at.turn), how, at.first));
     return turn_run(c, tx_slice_rows(qk, at.turn, n - at.turn), how, tx_position_of(&at, at.turn));

@@ -237,6 +237,10 @@ static void rope_scaled(tx_ctx *c, const int64_t *p, results *o)
     RUN(c, rope, .x = x, .n_rot = p[5], .first = p[6], .theta = 100, .interleaved = p[7], .grows_by = 2,
         .grows_from = p[6] + p[0]);
     out(o, "as long", x, 2);
+    x = RAND(V, p[0], p[1], p[2], p[3], p[4]);
+    RUN(c, rope, .x = x, .n_rot = p[5], .first = p[6], .theta = 100, .interleaved = p[7], .grows_by = 2,
+        .grows_from = p[6] + p[0], .length = 2 * (p[6] + p[0]));
+    out(o, "a part of it", x, 2);
 }
 
 /* p: s, b, groups, r, d: tokens with positions of their own */

@@ -66,6 +66,7 @@ static const axis_choice context_choices[] = { { "-", "" },
                                                { "gather4", "--context-parallel-size 4 --cp-comm-type allgather" },
                                                { "both4", "--context-parallel-size 4 --cp-comm-type a2a+p2p "
                                                           "--hierarchical-context-parallel-sizes 2 2" } };
+static const int context_sizes[] = { 1, 2, 4, 2, 4, 2, 4, 4 };
 static const axis_choice schedule_choices[] = { { "1f1b", "" },
                                                 { "interleaved", "--num-layers-per-virtual-pipeline-stage 1" },
                                                 { "gpipe", "--pipeline-schedule gpipe" },
@@ -330,15 +331,14 @@ static inline bool are_passed_by(const char *model, int routing)
 /* Whether a layout's ranks divide positions so; models have 4 heads or more, which Ulysses' ranks divide. */
 static inline bool divide_positions(sizes l, int choice)
 {
-    static const int each[] = { 1, 2, 4, 2, 4, 2, 4, 4 };
-    int n = each[choice];
+    int n = context_sizes[choice];
     return l.dp % n == 0 && (l.tp * (choice == 7 ? 2 : n) <= 4 || (choice > 2 && choice < 7));
 }
 
 /* Whether the model's samples can be. */
 static inline bool are_divided(const char *model)
 {
-    return !strstr(model, "--num-experts") && !strstr(model, "BERT") && !strstr(model, "dynamic");
+    return !strstr(model, "--num-experts");
 }
 
 static inline bool is_gated(const char *model)

@@ -29,12 +29,14 @@ typedef struct pair {
 } pair;
 
 /* What is drawn for each side. The batch of both is divided by all numbers of data ranks but two. */
-static const int drawn_axes[] = { LAYOUT, SEQUENCE, SCHEDULE, EXPERTS, VOCAB, DTYPE, STAGE, OFFLOAD, BUCKETS, STAYS };
+static const int drawn_axes[] = { LAYOUT, SEQUENCE, CONTEXT, SCHEDULE, EXPERTS, VOCAB,
+                                  DTYPE,  STAGE,    OFFLOAD, BUCKETS,  STAYS };
 #define BATCH 24
 
 /* What goes over from each choice to each: the drawn axes, but the layout by its sizes. */
 enum { TP = N_AXES, PP, DP, N_KINDS };
-static const int kinds[] = { TP, PP, DP, SEQUENCE, SCHEDULE, EXPERTS, VOCAB, DTYPE, STAGE, OFFLOAD, BUCKETS, STAYS };
+static const int kinds[] = { TP,    PP,    DP,    SEQUENCE, CONTEXT, SCHEDULE, EXPERTS,
+                             VOCAB, DTYPE, STAGE, OFFLOAD,  BUCKETS, STAYS };
 
 typedef struct seen {
     bool met[N_KINDS][MAX_CHOICES][MAX_CHOICES];

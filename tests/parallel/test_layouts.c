@@ -176,6 +176,23 @@ static void low_rank_adapters(void **state)
     assert_true(most.weights < 1e-5);
 }
 
+/* Positions of samples divided among ranks, with all that is of whole samples: documents, windows, biases, a clipped
+ * score, lengths of rotary positions, a BERT's first and masked tokens. */
+static void divided_positions(void **state)
+{
+    (void)state;
+    static const char *const words[] = { "1x1x2 ulysses2 dropout",
+                                         "2x2x2 ulysses2 sequence interleaved llama dropout ramp-up",
+                                         "1x1x8 ulysses4 documents uniform",
+                                         "2x1x2 ulysses2 sequence windows qk-clip dropout",
+                                         "1x1x4 ulysses4 alibi dropout",
+                                         "1x2x4 ulysses2 neighbours selective",
+                                         "1x1x4 ulysses4 bert dropout",
+                                         "2x2x2 ulysses2 bert-post sequence one",
+                                         "1x1x4 ulysses2 gqa lora-dropout block muon" };
+    all_pass(words, LENGTH(words));
+}
+
 /* Layers that tokens or micro-batches pass by; test_routing_layouts has more of fp32. */
 static void layers_that_are_passed_by(void **state)
 {
@@ -272,6 +289,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(whole_matrices),
         cmocka_unit_test(clipped_queries_and_keys),
         cmocka_unit_test(an_embedding_of_its_own_stage),
+        cmocka_unit_test(divided_positions),
         cmocka_unit_test(low_rank_adapters),
         cmocka_unit_test(layers_that_are_passed_by),
     };

@@ -3,7 +3,7 @@
 
 struct rope_numbers {
     int64_t dim[5], stride[5];
-    int64_t half, first, grows_from;
+    int64_t half, first, whole, grows_from;
     double scale, grows_by;
     bool inverse, interleaved;
     const int32_t *past, *end, *position; /* or NULL */
@@ -20,7 +20,7 @@ template <class T> __global__ void rope_kernel(T *x, rope_numbers n)
         int64_t first = n.past ? n.past[i_b] : n.first;
         double at = (double)(n.position ? n.position[i_s * n.dim[1] + i_b] : first + i_s), sine, cosine;
         double angle = at * n.frequency[k];
-        int64_t length = n.end ? n.end[i_b] : first + n.dim[0];
+        int64_t length = n.end ? n.end[i_b] : n.whole ? n.whole : first + n.dim[0];
         if (n.grows_by > 0 && n.half > 1 && length > n.grows_from) {
             double longer = n.grows_by * (double)length / (double)n.grows_from - n.grows_by + 1;
             angle *= pow(longer, -(double)k / (double)(n.half - 1));
@@ -49,6 +49,7 @@ TX_GPU_ROW tx_status tx__gpu_rope(tx_ctx *c, const tx_rope_args *a, void *scratc
     n.scale = a->scale > 0 ? a->scale : 1;
     n.grows_by = a->grows_by;
     n.grows_from = a->grows_from;
+    n.whole = a->length;
     n.inverse = a->inverse;
     n.interleaved = a->interleaved;
     for (int64_t i = 0; i < n.half; i++) n.frequency[i] = tx_rope_frequency(a, i, 1);
