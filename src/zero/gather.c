@@ -175,7 +175,8 @@ tx_status tx__zero_release(void *user, int unit, bool again)
         if (--z->now[k].users == 0 && !(again && distance(z, unit) < z->cfg->zero_max_reuse_distance)) drop(z, k);
         TX_TRY(tx_comm_poll(z->c, tx__bucket_owners(z, k)));
     }
-    return z->spreads_late ? tx_comm_poll(z->c, tx_grid_group(z->grid, TX_GROUP_WORLD)) : TX_OK;
+    /* Without data-parallel ranks nobody else moves on what goes to the next stage while layers compute. */
+    return tx_comm_poll(z->c, tx_grid_group(z->grid, z->spreads_late ? TX_GROUP_WORLD : TX_GROUP_PIPELINE));
 }
 
 void tx__zero_drop_all(tx_zero *z)
