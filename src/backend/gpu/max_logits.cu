@@ -66,6 +66,7 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) max_logits_kernel(flash_cal
             }
         }
     }
+    copies_wait(); /* of queries that see no key */
     most = warp_max(most);
     int bits;
     memcpy(&bits, &most, sizeof bits);
