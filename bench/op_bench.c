@@ -128,7 +128,7 @@ static void attention(int64_t b, int64_t s, keys kind, uint32_t drop, int64_t wi
     int32_t *n = take((size_t)b * sizeof *n), *first = take((size_t)(s * b) * sizeof *first), keys_of;
     int64_t pairs = 0;
     for (int64_t i = 0; i < b; i++) {
-        keys_of = (int32_t)(kind == PADDED ? (2 * i + 1) * s / (2 * b) : s); /* evenly over all lengths */
+        keys_of = (int32_t)(kind == PADDED ? ((2 * i + 1) * s - 1) / (2 * b) + 1 : s); /* evenly over all lengths */
         check(tx_device_write(ctx.device, n + i, &keys_of, sizeof keys_of));
         pairs += kind == ALL || kind == PADDED ? s * keys_of : s * (s + 1) / 2;
         if (window && window < s) pairs -= (s - window - 1) * (s - window) / 2;
