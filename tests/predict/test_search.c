@@ -272,19 +272,20 @@ static void as_few_ranks_as_are_enough(void **state)
     static tx_search_result found, one;
     run r = open_run(SHAPE "--seq-length 512 --max-position-embeddings 512 --global-batch-size 48", "a100-40g");
     bool enough;
+    double best[9]; /* of so many nodes; without a layout infinite */
     r.machine.ranks_per_node = 2;
     for (int64_t nodes = 1; nodes <= 8; nodes++) {
         ASSERT_OK(tx_search_layouts(&one, args_of(&r), 2 * nodes));
-        if (!one.n) continue;
-        double seconds = one.best[0].time.iteration;
+        best[nodes] = one.n ? one.best[0].time.iteration : INFINITY;
+    }
+    for (int64_t nodes = 1; nodes <= 8; nodes++) {
+        double seconds = best[nodes];
+        if (seconds == INFINITY) continue;
         ASSERT_OK(tx_search_ranks(&found, &enough, args_of(&r), seconds));
         assert_true(enough);
         assert_true(found.ranks <= 2 * nodes);
         assert_true(found.best[0].time.iteration <= seconds);
-        for (int64_t fewer = 1; 2 * fewer < found.ranks; fewer++) {
-            ASSERT_OK(tx_search_layouts(&one, args_of(&r), 2 * fewer));
-            assert_true(!one.n || one.best[0].time.iteration > seconds);
-        }
+        for (int64_t fewer = 1; 2 * fewer < found.ranks; fewer++) assert_true(best[fewer] > seconds);
     }
     ASSERT_OK(tx_search_ranks(&found, &enough, args_of(&r), 1e-9));
     assert_false(enough);
