@@ -296,6 +296,10 @@ typedef struct tx_attention_kind {
  *  (--reset-position-ids) do not change it.
  *  A backend may round the probabilities, and in backward dS, to the values' dtype before it multiplies them; scores,
  *  softmax and sums are wide.
+ *  Where a call has a part of a sequence, its queries have positions q_at + i and its keys k_at + j: causal, window,
+ *  first_key, n_keys, alibi and the mask are of positions. sq and sk are free then, and a query that sees none of the
+ *  call's keys has o = 0 and lse = -infinity (with a sink, which one call alone should have, the sink). attention_join
+ *  makes one result of several; backward of each call takes the o and lse of all.
  *  Only the log-sum-exp is kept for backward, so memory is linear in s. The last dimension of q, k, v, o has stride 1,
  *  all others are free: views into a fused [s, b, (q..q k v)...] tensor can be passed as they are. */
 typedef struct tx_attention_fwd_args {
@@ -315,13 +319,17 @@ typedef struct tx_attention_fwd_args {
                              * keys j < n_keys[b]; the others are padding. Read by the host */
     tx_alibi alibi;         /* optional; causal */
     tx_attention_kind kind; /* optional */
+    int64_t q_at, k_at;     /* positions of query 0 and key 0 of a part; not with a past; causal: not all keys after
+                             * all queries */
+    bool part;              /* it is one, though both are 0 */
 } tx_attention_fwd_args;
 TX_API tx_status tx_op_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a);
 
 /* attention_bwd: with P = exp(scale q kᵀ + bias - lse), Z its dropout mask (0 or 1/keep), D_i = Σ_d do_i o_i:
  *  dv = (P Z)ᵀ do,  dS = P (Z (do vᵀ) - D) scale,  dq = dS k,  dk = dSᵀ q.  arXiv:2205.14135, algorithm 4.
  *  With a softcap dS is also multiplied by 1 - tanh²; dsink += -Σ exp(sink - lse) D over all queries of a head.
- *  dq, dk, dv are written and may be views into one fused tensor. sq == sk here. */
+ *  dq, dk, dv are written and may be views into one fused tensor. sq == sk but in a part, of whose gradients the sum
+ *  over all parts is the whole's. */
 typedef struct tx_attention_bwd_args {
     tx_tensor dq, dk, dv; /* as q, k, v; out */
     tx_tensor do_, o, lse;
@@ -332,7 +340,9 @@ typedef struct tx_attention_bwd_args {
     tx_tensor first_key, n_keys; /* as in forward; dk and dv of padding keys are 0 */
     tx_alibi alibi;
     tx_attention_kind kind;
-    tx_tensor dsink; /* [groups r], accumulated, with kind.sink, optional; wide */
+    tx_tensor dsink;    /* [groups r], accumulated, with kind.sink, optional; wide; of a part: as of all parts */
+    int64_t q_at, k_at; /* as in forward */
+    bool part;
 } tx_attention_bwd_args;
 TX_API tx_status tx_op_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a);
 

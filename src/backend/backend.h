@@ -77,18 +77,57 @@ static inline tx_status tx__check_groups(const char *op, tx_tensor count, int64_
 /* The same for a past: the s positions after it fit into the cache. */
 tx_status tx__check_past(const char *op, tx_past past, int64_t s, tx_tensor cache);
 
-/* An optional n_keys of attention: 1 .. the keys there are. */
-tx_status tx__check_n_keys(const char *op, tx_tensor n_keys, tx_tensor k);
+/* Where the rows of attention's call are, if it has a part of a sequence. */
+typedef struct tx__seq_part {
+    int64_t q_at, k_at;
+    bool is; /* false: both are 0, and the rest of the call says where its queries are */
+} tx__seq_part;
+static inline tx__seq_part tx__seq_part_at(int64_t q_at, int64_t k_at, bool part)
+{
+    tx__seq_part p = { q_at, k_at, part || q_at || k_at };
+    return p;
+}
+#define TX__SEQ_PART_OF(a) tx__seq_part_at((a)->q_at, (a)->k_at, (a)->part)
 
-/* Of sample i_b: its place in k's second dimension, and how many keys its last query sees. */
+/* An optional n_keys of attention: 1 .. the keys there are, of a part any number from 1 on. */
+tx_status tx__check_n_keys(const char *op, tx_tensor n_keys, tx_tensor k, tx__seq_part part);
+
+/* Sample i_b's place in k's second dimension. */
 static inline int64_t tx__slot_of(tx_past past, int64_t i_b)
 {
     return past.n.data ? ((const int32_t *)past.slot.data)[i_b] : i_b;
 }
-static inline int64_t tx__keys_of(tx_past past, tx_tensor n_keys, tx_tensor k, int64_t sq, int64_t i_b)
+
+/* What says which keys the queries of a call see, but for first_key and windows. Positions are counted from the call's
+ * key 0, so that queries of a part may be before 0. */
+typedef struct tx__call_keys {
+    tx_past past;
+    tx_tensor n_keys, k;
+    int64_t sq;
+    tx__seq_part part;
+    bool causal;
+} tx__call_keys;
+
+/* How many keys sample i_b has, and where its query 0 is. */
+static inline int64_t tx__keys_of(const tx__call_keys *a, int64_t i_b)
 {
-    if (n_keys.data) return ((const int32_t *)n_keys.data)[i_b];
-    return past.n.data ? ((const int32_t *)past.n.data)[i_b] + sq : k.dim[0];
+    int64_t all = a->k.dim[0];
+    if (a->n_keys.data) {
+        int64_t n = ((const int32_t *)a->n_keys.data)[i_b] - a->part.k_at;
+        return n < 0 ? 0 : n < all ? n : all;
+    }
+    return a->past.n.data ? ((const int32_t *)a->past.n.data)[i_b] + a->sq : all;
+}
+static inline int64_t tx__query_at(const tx__call_keys *a, int64_t i_b)
+{
+    if (a->part.is) return a->part.q_at - a->part.k_at;
+    return (a->n_keys.data ? a->k.dim[0] : tx__keys_of(a, i_b)) - a->sq;
+}
+/* Before which key those end that the query at `position` sees. */
+static inline int64_t tx__keys_end(const tx__call_keys *a, int64_t i_b, int64_t position)
+{
+    int64_t n = tx__keys_of(a, i_b);
+    return !a->causal || position >= n ? n : position < 0 ? 0 : position + 1;
 }
 
 /* The first key that a window lets the query at `position` see. */

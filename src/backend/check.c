@@ -853,9 +853,9 @@ tx_status tx__check_index(const char *op, const char *name, tx_tensor x, int64_t
     return TX_OK;
 }
 
-tx_status tx__check_n_keys(const char *op, tx_tensor n_keys, tx_tensor k)
+tx_status tx__check_n_keys(const char *op, tx_tensor n_keys, tx_tensor k, tx__seq_part part)
 {
-    return n_keys.data ? tx__check_index(op, "n_keys", n_keys, 1, k.dim[0] + 1) : TX_OK;
+    return n_keys.data ? tx__check_index(op, "n_keys", n_keys, 1, part.is ? INT32_MAX : k.dim[0] + 1) : TX_OK;
 }
 
 tx_status tx__check_past(const char *op, tx_past past, int64_t s, tx_tensor cache)

@@ -1,15 +1,21 @@
 /* check_attention.c - the shape rules of attention and of what works on its tensors. */
 #include "backend/check.h"
 
-/* q [sq,b,groups,r,d] with k and v [sk,b,groups,d] and, if there, lse [b,groups,r,sq]. */
-static bool attention_fits(tx_tensor q, tx_tensor k, tx_tensor v, tx_tensor lse, bool causal)
+static bool lse_fits(tx_tensor lse, tx_tensor q)
+{
+    return dense(lse, tx_wide(q.dtype), 4) && lse.dim[0] == q.dim[1] && lse.dim[1] == q.dim[2] &&
+           lse.dim[2] == q.dim[3] && lse.dim[3] == q.dim[0];
+}
+
+/* q [sq,b,groups,r,d] with k and v [sk,b,groups,d] and, if there, lse [b,groups,r,sq].
+ * @last the queries are the last of the positions that k has */
+static bool attention_fits(tx_tensor q, tx_tensor k, tx_tensor v, tx_tensor lse, bool last)
 {
     tx_dtype t = q.dtype;
     if (!is_float(t) || !view(q, t, 5) || !view(k, t, 4) || !view(v, t, 4) || !tx_same_shape(k, v)) return false;
     if (k.dim[1] != q.dim[1] || k.dim[2] != q.dim[2] || k.dim[3] != q.dim[4]) return false;
-    if (causal && k.dim[0] < q.dim[0]) return false;
-    return !lse.data || (dense(lse, tx_wide(t), 4) && lse.dim[0] == q.dim[1] && lse.dim[1] == q.dim[2] &&
-                         lse.dim[2] == q.dim[3] && lse.dim[3] == q.dim[0]);
+    if (last && k.dim[0] < q.dim[0]) return false;
+    return !lse.data || lse_fits(lse, q);
 }
 
 /* Of q's b samples in a cache like k. */
@@ -38,14 +44,26 @@ static tx_status check_padding(const char *op, tx_tensor n_keys, tx_tensor q, bo
                   (named[]){ { "q", q }, { "n_keys", n_keys }, { "past.n", past.n } }, 3);
 }
 
-static tx_status check_attention_mask(const char *op, const tx_dropout *m, tx_tensor q, tx_tensor k)
+static tx_status check_part(const char *op, tx__seq_part part, tx_tensor q, bool causal, tx_past past)
+{
+    if (!part.is) return TX_OK;
+    if (past.n.data) return TX_FAIL(TX_ERR_ARG, "%s: a part of a sequence has no past", op);
+    if (part.q_at < 0 || part.k_at < 0 || (causal && part.k_at >= part.q_at + q.dim[0]))
+        return TX_FAIL(TX_ERR_ARG,
+                       "%s: a part's queries begin at %lld and its keys at %lld: both are at least 0, and with causal "
+                       "attention the first key is not after the last query",
+                       op, (long long)part.q_at, (long long)part.k_at);
+    return TX_OK;
+}
+
+static tx_status check_attention_mask(const char *op, const tx_dropout *m, tx_tensor q, tx_tensor k, tx__seq_part part)
 {
     if (m->drop == 0) return TX_OK;
     if (m->drop > 65535) return TX_FAIL(TX_ERR_ARG, "%s: drop %u is not in 0..65535", op, m->drop);
     int64_t heads = q.dim[2] * q.dim[3];
-    if (m->s_global < k.dim[0] || m->s_global < q.dim[0])
+    if (m->s_global < part.k_at + k.dim[0] || m->s_global < part.q_at + q.dim[0])
         return TX_FAIL(TX_ERR_SHAPE, "%s: %lld keys do not lie in the mask's sequence length %lld", op,
-                       (long long)k.dim[0], (long long)m->s_global);
+                       (long long)(part.k_at + k.dim[0]), (long long)m->s_global);
     if (m->first_head < 0 || m->n_heads - heads < m->first_head)
         return TX_FAIL(TX_ERR_SHAPE, "%s: heads %lld + %lld do not lie in the mask's %lld", op,
                        (long long)m->first_head, (long long)heads, (long long)m->n_heads);
@@ -81,9 +99,10 @@ static tx_status check_kind(const char *op, const tx_attention_kind *k, tx_tenso
 tx_status tx__check_attention_fwd(const tx_attention_fwd_args *a)
 {
     int64_t b = a->q.dim[1];
+    tx__seq_part part = TX__SEQ_PART_OF(a);
     tx_tensor k = keys_of(a->k, a->past, b), v = keys_of(a->v, a->past, b);
-    if (!attention_fits(a->q, k, v, a->lse, a->causal) || !tx_same_shape(a->k, a->v) || !view(a->o, a->q.dtype, 5) ||
-        !tx_same_shape(a->o, a->q) || !first_key_fits(a->first_key, a->q))
+    if (!attention_fits(a->q, k, v, a->lse, a->causal && !part.is) || !tx_same_shape(a->k, a->v) ||
+        !view(a->o, a->q.dtype, 5) || !tx_same_shape(a->o, a->q) || !first_key_fits(a->first_key, a->q))
         return REFUSE(
             "attention_fwd",
             "o and q [sq,b,groups,r,d], k and v [sk,b,groups,d], lse [b,groups,r,sq], sk >= sq if causal, of one "
@@ -94,13 +113,16 @@ tx_status tx__check_attention_fwd(const tx_attention_fwd_args *a)
     TX_TRY(check_padding("attention_fwd", a->n_keys, a->q, a->causal, a->past));
     TX_TRY(check_alibi("attention_fwd", &a->alibi, a->q, a->causal));
     TX_TRY(check_kind("attention_fwd", &a->kind, a->q, a->causal, (tx_tensor){ 0 }));
-    return check_attention_mask("attention_fwd", &a->mask, a->q, a->k);
+    TX_TRY(check_part("attention_fwd", part, a->q, a->causal, a->past));
+    return check_attention_mask("attention_fwd", &a->mask, a->q, a->k, part);
 }
 
 tx_status tx__check_attention_bwd(const tx_attention_bwd_args *a)
 {
     tx_dtype t = a->q.dtype;
-    bool ok = attention_fits(a->q, a->k, a->v, a->lse, a->causal) && a->lse.data && a->q.dim[0] == a->k.dim[0];
+    tx__seq_part part = TX__SEQ_PART_OF(a);
+    bool ok = attention_fits(a->q, a->k, a->v, a->lse, false) && a->lse.data;
+    ok = ok && (part.is || a->q.dim[0] == a->k.dim[0]);
     ok = ok && view(a->dq, t, 5) && tx_same_shape(a->dq, a->q) && view(a->do_, t, 5) && tx_same_shape(a->do_, a->q);
     ok = ok && view(a->o, t, 5) && tx_same_shape(a->o, a->q) && view(a->dk, t, 4) && tx_same_shape(a->dk, a->k);
     if (!ok || !view(a->dv, t, 4) || !tx_same_shape(a->dv, a->v) || !first_key_fits(a->first_key, a->q))
@@ -112,17 +134,31 @@ tx_status tx__check_attention_bwd(const tx_attention_bwd_args *a)
     TX_TRY(check_padding("attention_bwd", a->n_keys, a->q, a->causal, (tx_past){ .n = { 0 } }));
     TX_TRY(check_alibi("attention_bwd", &a->alibi, a->q, a->causal));
     TX_TRY(check_kind("attention_bwd", &a->kind, a->q, a->causal, a->dsink));
-    return check_attention_mask("attention_bwd", &a->mask, a->q, a->k);
+    TX_TRY(check_part("attention_bwd", part, a->q, a->causal, (tx_past){ .n = { 0 } }));
+    return check_attention_mask("attention_bwd", &a->mask, a->q, a->k, part);
 }
 
 tx_status tx__check_max_logits(const tx_max_logits_args *a)
 {
-    if (!attention_fits(a->q, a->k, a->k, (tx_tensor){ 0 }, a->causal) || a->q.dim[0] != a->k.dim[0] ||
+    tx__seq_part part = TX__SEQ_PART_OF(a);
+    if (!attention_fits(a->q, a->k, a->k, (tx_tensor){ 0 }, false) || (!part.is && a->q.dim[0] != a->k.dim[0]) ||
         !mat(a->max, TX_F32, a->q.dim[2], a->q.dim[3]) || !first_key_fits(a->first_key, a->q))
         return REFUSE("max_logits", "max [groups,r] fp32, q and k as attention_fwd's, sq == sk; first_key [s,b] int32",
                       T(max), T(q), T(k), T(first_key));
     TX_TRY(check_kind("max_logits", &(tx_attention_kind){ .window = a->window }, a->q, a->causal, (tx_tensor){ 0 }));
+    TX_TRY(check_part("max_logits", part, a->q, a->causal, (tx_past){ .n = { 0 } }));
     return check_padding("max_logits", a->n_keys, a->q, a->causal, (tx_past){ .n = { 0 } });
+}
+
+tx_status tx__check_attention_join(const tx_attention_join_args *a)
+{
+    tx_dtype t = a->o.dtype, p = a->part.dtype;
+    if (is_float(t) && is_float(p) && tx_wide(t) == tx_wide(p) && view(a->o, t, 5) && view(a->part, p, 5) &&
+        tx_same_shape(a->o, a->part) && lse_fits(a->lse, a->o) && lse_fits(a->part_lse, a->o))
+        return TX_OK;
+    return REFUSE("attention_join",
+                  "o and part [sq,b,groups,r,d], last stride 1, lse and part_lse [b,groups,r,sq] fp32", T(o), T(lse),
+                  T(part), T(part_lse));
 }
 
 tx_status tx__check_cache_append(const tx_cache_append_args *a)

@@ -46,10 +46,9 @@ static double head_flops(const tx_head_loss_args *a)
 
 /* What attention sees of its keys: the same of forward and of backward, which knows no past. */
 typedef struct seen {
-    tx_tensor q, k, first_key, n_keys;
-    tx_past past;
+    tx_tensor q, first_key;
+    tx__call_keys keys;
     int64_t window;
-    bool causal;
 } seen;
 
 /* A dry run knows no numbers: then nothing pads. */
@@ -60,31 +59,36 @@ static tx_tensor known(tx_tensor index)
 
 static seen seen_fwd(const tx_attention_fwd_args *a)
 {
-    return (seen){ a->q, a->k, known(a->first_key), known(a->n_keys), a->past, a->kind.window, a->causal };
+    tx__call_keys keys = { a->past, known(a->n_keys), a->k, a->q.dim[0], TX__SEQ_PART_OF(a), a->causal };
+    return (seen){ a->q, known(a->first_key), keys, a->kind.window };
 }
 
 static seen seen_bwd(const tx_attention_bwd_args *a)
 {
-    return (seen){ a->q, a->k, known(a->first_key), known(a->n_keys), { .n = { 0 } }, a->kind.window, a->causal };
+    tx__call_keys keys = { { .n = { 0 } }, known(a->n_keys), a->k, a->q.dim[0], TX__SEQ_PART_OF(a), a->causal };
+    return (seen){ a->q, known(a->first_key), keys, a->kind.window };
 }
 
 static seen seen_max(const tx_max_logits_args *a)
 {
-    return (seen){ a->q, a->k, known(a->first_key), known(a->n_keys), { .n = { 0 } }, a->window, a->causal };
+    tx__call_keys keys = { { .n = { 0 } }, known(a->n_keys), a->k, a->q.dim[0], TX__SEQ_PART_OF(a), a->causal };
+    return (seen){ a->q, known(a->first_key), keys, a->window };
 }
 
 /* n_products over all pairs of a query and a key that it sees. */
 static double attention_flops(int n_products, seen a)
 {
-    int64_t sq = a.q.dim[0], b = a.q.dim[1], sk = a.k.dim[0], pairs = 0;
-    bool one_by_one = a.n_keys.data || a.past.n.data || a.first_key.data || a.window;
-    if (!one_by_one) pairs = b * (sq * sk - (a.causal ? sq * (sq - 1) / 2 : 0));
+    const tx__call_keys *k = &a.keys;
+    int64_t sq = a.q.dim[0], b = a.q.dim[1], sk = k->k.dim[0], pairs = 0;
+    bool one_by_one = k->n_keys.data || k->past.n.data || a.first_key.data || a.window || k->part.is;
+    if (!one_by_one) pairs = b * (sq * sk - (k->causal ? sq * (sq - 1) / 2 : 0));
     for (int64_t i = 0; i < sq && one_by_one; i++)
         for (int64_t j = 0; j < b; j++) {
-            int64_t end = tx__keys_of(a.past, a.n_keys, a.k, sq, j) + (a.causal ? i + 1 - sq : 0);
-            int64_t first = a.first_key.data ? ((const int32_t *)a.first_key.data)[i * b + j] : 0;
-            int64_t begin = tx__window_begin(a.window, end - 1);
-            pairs += end - (first > begin ? first : begin);
+            int64_t at = tx__query_at(k, j) + i, end = tx__keys_end(k, j, at);
+            int64_t first = a.first_key.data ? ((const int32_t *)a.first_key.data)[i * b + j] - k->part.k_at : 0;
+            int64_t begin = tx__window_begin(a.window, at);
+            begin = first > begin ? first : begin;
+            pairs += end > begin ? end - begin : 0;
         }
     return 2.0 * n_products * (double)pairs * (double)(a.q.dim[2] * a.q.dim[3] * a.q.dim[4]);
 }
@@ -93,11 +97,13 @@ static double attention_flops(int n_products, seen a)
 static double keys_read(seen a)
 {
     double n = 0;
+    tx_tensor k = a.keys.k;
     for (int64_t j = 0; j < a.q.dim[1]; j++) {
-        int64_t end = tx__keys_of(a.past, a.n_keys, a.k, a.q.dim[0], j);
-        n += (double)(end - tx__window_begin(a.window, end - a.q.dim[0]));
+        int64_t at = tx__query_at(&a.keys, j), end = tx__keys_end(&a.keys, j, at + a.q.dim[0] - 1),
+                begin = tx__window_begin(a.window, at);
+        n += end > begin ? (double)(end - begin) : 0;
     }
-    return n * (double)(a.k.dim[2] * a.k.dim[3]) * (double)tx_dtype_size(a.k.dtype);
+    return n * (double)(k.dim[2] * k.dim[3]) * (double)tx_dtype_size(k.dtype);
 }
 
 #define B(tensor)          size_of(a->tensor)

@@ -96,7 +96,34 @@ typedef struct tx_max_logits_args {
     bool causal;
     tx_tensor first_key, n_keys; /* as in attention_fwd */
     int64_t window;              /* likewise: kind.window */
+    int64_t q_at, k_at;          /* likewise, */
+    bool part;                   /* as well as this */
 } tx_max_logits_args;
+
+/* attention_join: of the results of attention_fwd for the same queries and other keys one:
+ *  lse' = log(exp(lse) + exp(part_lse)),  o = exp(lse - lse') o + exp(part_lse - lse') part,  lse = lse'.
+ *  A query that neither has seen keys of has o = 0, lse = -infinity. */
+typedef struct tx_attention_join_args {
+    tx_tensor o;        /* [sq, b, groups, r, d], last stride 1, in and out; value or wide */
+    tx_tensor lse;      /* [b, groups, r, sq], in and out; wide */
+    tx_tensor part;     /* as o; value or wide */
+    tx_tensor part_lse; /* as lse */
+} tx_attention_join_args;
+
+/* How much of o and of part is in what both make, from their lse; *lse becomes the whole's. */
+typedef struct tx_join_shares {
+    double o, part;
+} tx_join_shares;
+TX_DEVICE_CODE static inline tx_join_shares tx_join_of(double *lse, double part)
+{
+    double most = *lse > part ? *lse : part, old = *lse;
+    tx_join_shares share = { 0, 0 };
+    if (most == -INFINITY) return share;
+    *lse = most + log(exp(old - most) + exp(part - most));
+    share.o = exp(old - *lse);
+    share.part = exp(part - *lse);
+    return share;
+}
 
 /* cache_append: puts the positions of this call after those in the cache: k_cache[past.n[b] + i, past.slot[b]] = k[i,
  * b], and v likewise. Strides as in attention_fwd. */

@@ -206,6 +206,7 @@ tx_status tx_wait(tx_ctx *c, tx_request *r); /* a zeroed request is fine; it is 
  * they were sent. */
 tx_status tx_send_start(tx_ctx *c, tx_comm *g, tx_tensor x, int to, int tag, tx_request *r);
 tx_status tx_recv(tx_ctx *c, tx_comm *g, tx_tensor x, int from, int tag);
+tx_status tx_recv_start(tx_ctx *c, tx_comm *g, tx_tensor x, int from, int tag, tx_request *r);
 
 /* ---- communication volume ---- */
 

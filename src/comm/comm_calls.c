@@ -390,18 +390,25 @@ tx_status tx_broadcast(tx_ctx *c, tx_comm *g, tx_tensor x, int root)
     return tx_wait(c, &r);
 }
 
-tx_status tx_recv(tx_ctx *c, tx_comm *g, tx_tensor x, int from, int tag)
+tx_status tx_recv_start(tx_ctx *c, tx_comm *g, tx_tensor x, int from, int tag, tx_request *r)
 {
     TX_ASSERT(from >= 0 && from < g->size && from != g->rank && tag >= 0 && tag < 65536 && tx_is_contiguous(x));
+    *r = (tx_request){ 0 };
     if (c && c->dry) return TX_OK;
-    tx_request r = { .how = TX__RECV,
-                     .what = TX__RECEIVE,
-                     .x = x.data,
-                     .n = tx_numel(x),
-                     .dtype = (int)x.dtype,
-                     .peer = from,
-                     .tag = tag };
-    TX_TRY(tx__start(c, g, &r));
+    *r = (tx_request){ .how = TX__RECV,
+                       .what = TX__RECEIVE,
+                       .x = x.data,
+                       .n = tx_numel(x),
+                       .dtype = (int)x.dtype,
+                       .peer = from,
+                       .tag = tag };
+    return tx__start(c, g, r);
+}
+
+tx_status tx_recv(tx_ctx *c, tx_comm *g, tx_tensor x, int from, int tag)
+{
+    tx_request r;
+    TX_TRY(tx_recv_start(c, g, x, from, tag, &r));
     return tx_wait(c, &r);
 }
 

@@ -197,6 +197,9 @@ int64_t tx_config_sharers(const tx_config *cfg);
 /* How attention sees all positions then. In a complete config --cp-comm-type has one of the words. */
 enum tx_cp_comm tx_config_cp_comm(const tx_config *cfg);
 
+/* With a2a+p2p: how many of those exchange heads; else 0. */
+int64_t tx_config_heads_ranks(const tx_config *cfg);
+
 /* Whether each of the latter has two runs of a sample's positions (Megatron's halves), so that all compute as much of
  * causal attention; else one, as where attention is not causal. */
 bool tx_config_zigzag(const tx_config *cfg);

@@ -1,5 +1,7 @@
 /* rules_context.c - rules across options: ranks that divide the positions of a sample, and what they are not built
  * with. */
+#include <stdlib.h>
+
 #include "config/rules.h"
 
 const char *tx__context_flag(const tx_config *c)
@@ -86,13 +88,39 @@ static void rule_context_ranks_have_heads(const tx__check *k)
                 tx__context_flag(c), (long long)c->context_parallel_size, (long long)n);
 }
 
+/* Rows of ranks that exchange heads, in a ring. */
+static void rule_rows_of_context_ranks(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    const tx_list *sizes = &c->hierarchical_context_parallel_sizes;
+    bool both = is_divided(k) && !k->bad->cp_comm_type && tx_config_cp_comm(c) == TX_CP_COMM_A2A_P2P;
+    if (sizes->n && !both) {
+        tx__violate(k->v, "--hierarchical-context-parallel-sizes: it belongs to --context-parallel-size with "
+                          "--cp-comm-type a2a+p2p");
+        return;
+    }
+    if (!both) return;
+    long long row = sizes->n == 2 ? atoll(sizes->item[0]) : 0, rows = sizes->n == 2 ? atoll(sizes->item[1]) : 0;
+    if (row < 2 || rows < 2 || row > c->context_parallel_size / rows || row * rows != c->context_parallel_size) {
+        tx__violate(k->v,
+                    "--cp-comm-type a2a+p2p: --hierarchical-context-parallel-sizes are two numbers of at least 2, of "
+                    "ranks that exchange heads and of rows in the ring, whose product is --context-parallel-size %lld",
+                    (long long)c->context_parallel_size);
+        return;
+    }
+    int64_t t = c->tensor_model_parallel_size;
+    if (!t || k->bad->num_attention_heads || k->bad->num_key_value_heads || k->bad->tensor_model_parallel_size) return;
+    if (c->num_attention_heads / t % row == 0 && c->num_key_value_heads / t % row == 0) return;
+    tx__violate(k->v,
+                "--hierarchical-context-parallel-sizes %lld %lld: the first does not divide a tensor-parallel rank's "
+                "%lld of --num-attention-heads and %lld key and value heads",
+                row, rows, (long long)(c->num_attention_heads / t), (long long)(c->num_key_value_heads / t));
+}
+
 static void rule_context_is_built(const tx__check *k)
 {
     const tx_config *c = k->c;
     if (!is_divided(k)) return;
-    if (!k->bad->cp_comm_type && tx_config_cp_comm(c) != TX_CP_COMM_A2A)
-        tx__violate(k->v, "--context-parallel-size %lld: --cp-comm-type %s is not built yet: give a2a",
-                    (long long)c->context_parallel_size, tx_cp_comm_word(tx_config_cp_comm(c)));
     const struct {
         bool given;
         const char *what;
@@ -115,6 +143,7 @@ const tx__rule tx__rules_context[] = {
     { NULL, rule_context_ranks_divide_sequence },
     { NULL, rule_context_ranks_divide_lengths },
     { NULL, rule_context_ranks_have_heads },
+    { NULL, rule_rows_of_context_ranks },
     { NULL, rule_context_is_built },
     { NULL, NULL },
 };

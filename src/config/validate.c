@@ -213,6 +213,13 @@ enum tx_cp_comm tx_config_cp_comm(const tx_config *cfg)
     return cfg->cp_comm_type.n ? tx_cp_comm_of(cfg->cp_comm_type.item[0]) : TX_CP_COMM_P2P;
 }
 
+int64_t tx_config_heads_ranks(const tx_config *cfg)
+{
+    bool both = cfg->context_parallel_size > 1 && tx_config_cp_comm(cfg) == TX_CP_COMM_A2A_P2P;
+    return both && cfg->hierarchical_context_parallel_sizes.n ? atoll(cfg->hierarchical_context_parallel_sizes.item[0])
+                                                              : 0;
+}
+
 bool tx_config_zigzag(const tx_config *cfg)
 {
     bool causal = cfg->model_type != TX_MODEL_BERT;

@@ -35,7 +35,15 @@ static tx_attention_kind kind_of(const tx_core_attention *k)
 {
     tx_attention_kind kind = k->w->kind;
     kind.sink = of_heads(k, k->w->sink.value);
+    if (k->part.without_sink) kind.sink.data = NULL, kind.off_by_one = false;
     return kind;
+}
+
+/* Of its queries. */
+static tx_tensor first_keys_of(const tx_core_attention *k)
+{
+    tx_tensor first = k->call->seen.first;
+    return first.data && k->part.is ? tx_slice_rows(first, k->part.q_at, k->q.dim[0]) : first;
 }
 
 static tx_status look_at_scores(tx_ctx *c, const tx_core_attention *k)
@@ -45,7 +53,8 @@ static tx_status look_at_scores(tx_ctx *c, const tx_core_attention *k)
     if (!all.data) return TX_OK;
     tx_tensor max = tx_tensor2((float *)all.data + k->first_head, all.dtype, k->q.dim[2], k->q.dim[3]);
     TX_RUN(c, max_logits, .max = max, .q = k->q, .k = k->k, .scale = w->scale, .causal = w->causal,
-           .first_key = k->call->seen.first, .n_keys = k->call->seen.n, .window = w->kind.window);
+           .first_key = first_keys_of(k), .n_keys = k->call->seen.n, .window = w->kind.window, .q_at = k->part.q_at,
+           .k_at = k->part.k_at, .part = k->part.is);
     return TX_OK;
 }
 
@@ -55,8 +64,9 @@ tx_status tx_core_attention_fwd(tx_ctx *c, const tx_core_attention *k)
     const tx_kv_cache *kv = k->call->kv;
     TX_TRY(look_at_scores(c, k));
     TX_RUN(c, attention_fwd, .o = k->o, .lse = k->lse, .q = k->q, .k = k->k, .v = k->v, .scale = w->scale,
-           .causal = w->causal, .mask = mask_of(k), .first_key = k->call->seen.first, .n_keys = k->call->seen.n,
-           .past = kv ? kv->past : (tx_past){ .n = { 0 } }, .alibi = biases_of(k), .kind = kind_of(k));
+           .causal = w->causal, .mask = mask_of(k), .first_key = first_keys_of(k), .n_keys = k->call->seen.n,
+           .past = kv ? kv->past : (tx_past){ .n = { 0 } }, .alibi = biases_of(k), .kind = kind_of(k),
+           .q_at = k->part.q_at, .k_at = k->part.k_at, .part = k->part.is);
     return TX_OK;
 }
 
@@ -64,10 +74,12 @@ tx_status tx_core_attention_bwd(tx_ctx *c, const tx_core_attention *k)
 {
     const tx_attention *w = k->w;
     tx_tensor none = { 0 };
+    bool wants_sink = !w->sink.frozen && !k->part.without_sink;
     TX_RUN(c, attention_bwd, .dq = k->dq, .dk = k->dk, .dv = k->dv, .do_ = k->d_o, .o = k->o, .lse = k->lse, .q = k->q,
            .k = k->k, .v = k->v, .scale = w->scale, .causal = w->causal, .mask = mask_of(k),
-           .first_key = k->call->seen.first, .n_keys = k->call->seen.n, .alibi = biases_of(k), .kind = kind_of(k),
-           .dsink = w->sink.frozen ? none : of_heads(k, w->sink.grad));
+           .first_key = first_keys_of(k), .n_keys = k->call->seen.n, .alibi = biases_of(k), .kind = kind_of(k),
+           .dsink = wants_sink ? of_heads(k, w->sink.grad) : none, .q_at = k->part.q_at, .k_at = k->part.k_at,
+           .part = k->part.is);
     return TX_OK;
 }
 
@@ -80,15 +92,33 @@ bool tx_context_is_divided(const tx_ctx *c)
 
 bool tx_context_by_heads(const tx_ctx *c, const tx_attention *w)
 {
-    return tx_context_is_divided(c) && w->context == TX_CP_COMM_A2A;
+    return tx_context_is_divided(c) && (w->context == TX_CP_COMM_A2A || w->context == TX_CP_COMM_A2A_P2P);
 }
 
 tx_status tx_context_attention_fwd(tx_ctx *c, const tx_core_attention *k, tx_context_saved *a)
 {
+    switch (k->w->context) {
+    case TX_CP_COMM_P2P:
+        return tx__ring_fwd(c, k);
+    case TX_CP_COMM_ALLGATHER:
+        return tx__gathered_fwd(c, k);
+    case TX_CP_COMM_A2A:
+    case TX_CP_COMM_A2A_P2P:
+        break;
+    }
     return tx__ulysses_fwd(c, k, a);
 }
 
 tx_status tx_context_attention_bwd(tx_ctx *c, const tx_core_attention *k, const tx_context_saved *a)
 {
+    switch (k->w->context) {
+    case TX_CP_COMM_P2P:
+        return tx__ring_bwd(c, k);
+    case TX_CP_COMM_ALLGATHER:
+        return tx__gathered_bwd(c, k);
+    case TX_CP_COMM_A2A:
+    case TX_CP_COMM_A2A_P2P:
+        break;
+    }
     return tx__ulysses_bwd(c, k, a);
 }

@@ -3,11 +3,21 @@
  *
  *      o = softmax(scale q kᵀ + biases + mask) v
  *
- *  ulysses.c         --cp-comm-type a2a: each rank gets all positions of some heads by all-to-alls. arXiv:2309.14509 */
+ *  ulysses.c         --cp-comm-type a2a: each rank gets all positions of some heads by all-to-alls. arXiv:2309.14509
+ *  ring_attention.c  p2p: keys and values go around a ring, arXiv:2310.01889; allgather: each rank gets all of them
+ *
+ *  With a2a+p2p heads are exchanged in rows of ranks, and keys and values then go around rings of these. */
 #ifndef TX_NN_CONTEXT_ATTENTION_H
 #define TX_NN_CONTEXT_ATTENTION_H
 
 #include "nn/attention_types.h"
+
+/* Some of the positions, with keys of some of them. */
+typedef struct tx_core_part {
+    bool is;            /* else all */
+    int64_t q_at, k_at; /* as in ops.h */
+    bool without_sink;  /* another part has it */
+} tx_core_part;
 
 typedef struct tx_core_attention {
     const tx_attention *w;
@@ -17,9 +27,10 @@ typedef struct tx_core_attention {
     tx_tensor o;                   /* [s, b, groups, r, d]; forward writes it */
     tx_tensor lse;                 /* [b, groups, r, s], likewise; absent in generation, or with a2a */
     tx_tensor d_o, dq, dk, dv;     /* as o, q, k, v; backward writes the last three */
+    tx_core_part part;             /* of tx_core_attention_fwd and _bwd */
 } tx_core_attention;
 
-/* On a rank that has all positions; of some of the layer's heads. */
+/* On one rank; of some of the layer's heads. What the call's `seen` and `dropout` say is of all positions. */
 tx_status tx_core_attention_fwd(tx_ctx *c, const tx_core_attention *k);
 tx_status tx_core_attention_bwd(tx_ctx *c, const tx_core_attention *k);
 
@@ -36,8 +47,12 @@ tx_status tx_context_attention_bwd(tx_ctx *c, const tx_core_attention *k, const 
  * becomes of the queries. @heads, @groups of a tensor-parallel rank */
 int64_t tx_context_heads_sent(int64_t heads, int64_t groups, int64_t n_ranks);
 
-/* ulysses.c, for src/nn/ only: they are these. */
+/* For src/nn/ only: ulysses.c and ring_attention.c. */
 tx_status tx__ulysses_fwd(tx_ctx *c, const tx_core_attention *k, tx_context_saved *a);
 tx_status tx__ulysses_bwd(tx_ctx *c, const tx_core_attention *k, const tx_context_saved *a);
+tx_status tx__ring_fwd(tx_ctx *c, const tx_core_attention *k);
+tx_status tx__ring_bwd(tx_ctx *c, const tx_core_attention *k);
+tx_status tx__gathered_fwd(tx_ctx *c, const tx_core_attention *k);
+tx_status tx__gathered_bwd(tx_ctx *c, const tx_core_attention *k);
 
 #endif

@@ -14,7 +14,7 @@
  *  A run of heads may begin and end inside a group; attention is then computed for at most three pieces, each of whole
  * groups or of a part of one. Source: DeepSpeed Ulysses, arXiv:2309.14509; deepspeed/sequence/layer.py. */
 #include "nn/context_attention.h"
-#include "parallel/grid.h"
+#include "parallel/cp.h"
 
 /* ---- who has which heads ---- */
 
@@ -78,7 +78,7 @@ typedef struct exchange {
 
 static exchange exchange_of(tx_ctx *c, const tx_core_attention *k)
 {
-    tx_comm *g = tx_grid_group(tx_grid_of(c), TX_GROUP_CONTEXT);
+    tx_comm *g = tx_cp_heads_group(tx_grid_of(c));
     exchange x = { .group = g, .n_ranks = tx_comm_size(g), .s = k->q.dim[0], .b = k->q.dim[1] };
     x.own = heads_of(k->w, x.n_ranks, tx_comm_rank(g));
     return x;
@@ -315,7 +315,10 @@ static tx_status attend(tx_ctx *c, const tx_core_attention *k, const exchange *x
     for (int64_t at = h->first; at < h->first + h->n;) {
         run p = piece_of(k->w, h, at);
         const tx_core_attention y = piece_call(k, x, &p, a, d_o, d);
-        TX_TRY(d.data ? tx_core_attention_bwd(c, &y) : tx_core_attention_fwd(c, &y));
+        if (k->w->context == TX_CP_COMM_A2A_P2P)
+            TX_TRY(d.data ? tx__ring_bwd(c, &y) : tx__ring_fwd(c, &y));
+        else
+            TX_TRY(d.data ? tx_core_attention_bwd(c, &y) : tx_core_attention_fwd(c, &y));
         at += p.n;
     }
     return TX_OK;

@@ -3,6 +3,8 @@
  *      c = 2, s = 8      in a row (Ulysses)   [0 1 2 3]  [4 5 6 7]
  *                        halves (ring)        [0 1 . . . . 6 7]  [2 3 4 5]      of 2c equal runs r and 2c - 1 - r
  *
+ *  With a2a+p2p the rings' ranks are rows of those that exchange heads: a row has the positions that a rank of a ring
+ * has, and its ranks divide these in a row.
  *  With halves all ranks compute as much of causal attention. All other layers work on a rank's own positions and do
  * not know where these are; who needs them asks tx_cp_positions: dropout, rotary positions, attention
  * (nn/context_attention.h).
@@ -20,5 +22,18 @@ int64_t tx_cp_rows(const tx_grid *g, int64_t s);
 /* Which ones: those of rank `rank` along the axis, and this one's. */
 tx_position_runs tx_cp_positions_of(const tx_grid *g, int64_t s, int rank);
 tx_position_runs tx_cp_positions(const tx_grid *g, int64_t s);
+
+/* Those of a rank of a ring: its row's, all together. */
+tx_position_runs tx_cp_ring_positions_of(const tx_grid *g, int64_t s, int rank);
+
+/* The ranks that exchange heads, and those of the ring: both are all of the axis, but for a2a+p2p. */
+static inline tx_comm *tx_cp_heads_group(const tx_grid *g)
+{
+    return tx_grid_group(g, g->heads ? TX_GROUP_HEADS : TX_GROUP_CONTEXT);
+}
+static inline tx_comm *tx_cp_ring_group(const tx_grid *g)
+{
+    return tx_grid_group(g, g->heads ? TX_GROUP_RING : TX_GROUP_CONTEXT);
+}
 
 #endif

@@ -59,6 +59,7 @@ tx_layout tx_layout_of(const tx_config *cfg)
     }, .near = near_of(cfg),
        .copy = cfg->mics_shard_size > 0 ? (int)cfg->mics_shard_size : 0,
        .sequence = cfg->sequence_parallel,
+       .heads = (int)tx_config_heads_ranks(cfg),
        .zigzag = tx_config_zigzag(cfg),
        .expert = tx_config_divides_experts(cfg) ? (int)cfg->moe_expert_parallel_size : 0,
        .expert_tensor = tx_config_expert_tensor(cfg) };
@@ -97,6 +98,7 @@ void tx_grid_place(tx_grid *g, int rank, const tx_layout *layout)
     g->rank = rank;
     g->size = below;
     g->sequence = layout->sequence && tx_grid_size(g, TX_AXIS_TENSOR) > 1;
+    g->heads = layout->heads;
     g->zigzag = layout->zigzag;
     g->near = layout->near;
     g->copy = layout->copy;
@@ -106,7 +108,8 @@ void tx_grid_place(tx_grid *g, int rank, const tx_layout *layout)
 
 tx_layout tx_grid_layout(const tx_grid *g)
 {
-    tx_layout l = { .near = g->near,
+    tx_layout l = { .heads = g->heads,
+                    .near = g->near,
                     .copy = g->copy,
                     .sequence = g->sequence,
                     .zigzag = g->zigzag,
@@ -292,6 +295,11 @@ static tx_status fit_rows(const tx_layout *l)
                        "rows of %d ranks (--zero-hpz-partition-size, --mics-shard-size, --onebit-worker-size) do not "
                        "divide the %d data-parallel ranks",
                        l->near, r);
+    if (l->heads && size_of(l, TX_AXIS_CONTEXT) % l->heads)
+        return TX_FAIL(TX_ERR_ARG,
+                       "rows of %d ranks (--hierarchical-context-parallel-sizes) do not divide the %d "
+                       "context-parallel ranks",
+                       l->heads, size_of(l, TX_AXIS_CONTEXT));
     if (!l->expert || n % l->expert == 0) return TX_OK;
     return TX_FAIL(TX_ERR_ARG, "--moe-expert-parallel-size %d does not divide the %d %s ranks of a stage%s", l->expert,
                    n, l->expert_tensor || t == 1 ? "data-parallel" : "tensor- and data-parallel",

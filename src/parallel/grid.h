@@ -75,6 +75,8 @@ typedef enum tx_axis_kind {
 #define TX_STEP_GROUPS(X) /* in which a step moves tensors */                                     \
     X(TENSOR,   "tensor-parallel",      TX_ALONG(TENSOR),                       ALL,       none)  \
     X(CONTEXT,  "context-parallel",     TX_ALONG(CONTEXT),                      ALL,       none)  \
+    X(HEADS,    "context-parallel row", TX_ALONG(CONTEXT),                      IN_A_ROW,  heads) \
+    X(RING,     "context-parallel ring", TX_ALONG(CONTEXT),                     ACROSS,    heads) \
     X(PIPELINE, "pipeline",             TX_ALONG(PIPELINE),                     ALL,       none)  \
     X(DATA,     "data-parallel",        TX_ALONG_SHARERS,                       ALL,       none)  \
     X(NEAR,     "near data-parallel",   TX_ALONG_SHARERS,                       IN_A_ROW,  near)  \
@@ -105,6 +107,7 @@ typedef struct tx_layout {
     int near;      /* data-parallel ranks that are near each other; 0: there are no rows of them */
     int copy;      /* the same, where they have all of the training state (MiCS); else 0 */
     bool sequence; /* sequence parallelism; ignored where there is one tensor rank */
+    int heads;     /* ranks along CONTEXT that exchange heads, where rows of them are in rings (a2a+p2p); else 0 */
     bool zigzag;   /* ranks along CONTEXT have two runs of positions each (cp.h), not one */
     int expert;    /* ranks that divide a layer's experts; 0: every rank of a stage has all, split over tensor ranks */
     bool expert_tensor; /* tensor ranks split an expert's matrices, and do not share the tokens */
@@ -129,9 +132,9 @@ typedef struct tx_grid {
     int rank, size; /* in the order above, which is the world's unless the user has chosen other places */
     tx_axis axis[TX_N_AXES];
     tx_comm *group[TX_N_GROUPS];
-    bool sequence;          /* sequence parallelism: between layers a tensor-parallel rank holds s/t positions */
-    bool zigzag;            /* as the layout has it */
-    int near, copy, expert; /* as the layout has them */
+    bool sequence;                 /* sequence parallelism: between layers a tensor-parallel rank holds s/t positions */
+    bool zigzag;                   /* as the layout has it */
+    int heads, near, copy, expert; /* as the layout has them */
     bool expert_tensor;
     bool reordered; /* the group WORLD is the grid's own */
     tx_place_of_work work;

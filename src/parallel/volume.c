@@ -228,14 +228,43 @@ static void add_heads(terms *t, const tx_volume_sizes *z)
 {
     static const char *const what[] = { "b s q,k,v and b s o a layer, forward", "b s q,k,v and b s o a layer, backward",
                                         "b s q,k,v and b s o a layer, forward again" };
-    int64_t bs = z->b * z->s * z->c;
+    int64_t bs = z->b * z->s * (z->heads ? z->heads : z->c);
     for (int i = 0; i < 3; i++) {
         int64_t n = z->n_micro * (i == 2 ? z->n_again : z->n_layers);
         if (!n) continue;
         TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
-        t->term[t->n++] = (tx_volume_term){
-            TX_GROUP_CONTEXT, TX_COMM_ALL_TO_ALL, what[i], { 2 * n, n * bs * z->heads_sent * z->value }
-        };
+        t->term[t->n++] = (tx_volume_term){ z->heads ? TX_GROUP_HEADS : TX_GROUP_CONTEXT,
+                                            TX_COMM_ALL_TO_ALL,
+                                            what[i],
+                                            { 2 * n, n * bs * z->heads_sent * z->value } };
+    }
+}
+
+/* Keys and values of a rank's positions, which are sent on c-1 times, or gathered; and their gradients. */
+static void add_keys(terms *t, const tx_volume_sizes *z)
+{
+    static const struct row {
+        tx_comm_op op;
+        const char *what;
+        int times;
+        bool again;
+    } rows[2][4] = { { { TX_COMM_SEND, "c-1 times b s k,v / c a layer, forward", 1, false },
+                       { TX_COMM_SEND, "c-1 times b s k,v and dk,dv / c a layer, backward", 2, false },
+                       { TX_COMM_SEND, "c-1 times b s k,v / c a layer, forward again", 1, true } },
+                     { { TX_COMM_REDUCE_SCATTER, "b s dk,dv a layer, backward", 1, false },
+                       { TX_COMM_ALL_GATHER, "b s k,v a layer, forward", 1, false },
+                       { TX_COMM_ALL_GATHER, "b s k,v a layer, backward", 1, false },
+                       { TX_COMM_ALL_GATHER, "b s k,v a layer, forward again", 1, true } } };
+    int64_t row = z->heads ? z->heads : 1,
+            each = z->b * z->s * row * z->keys_sent * z->value * (z->keys_gathered ? z->c : 1);
+    for (int i = 0; i < 4; i++) {
+        const struct row *r = &rows[z->keys_gathered][i];
+        int64_t calls = z->n_micro * (r->again ? z->n_again : z->n_layers) * r->times;
+        if (!z->keys_gathered) calls *= z->c / row - 1;
+        if (!calls) continue;
+        TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
+        t->term[t->n++] =
+            (tx_volume_term){ z->heads ? TX_GROUP_RING : TX_GROUP_CONTEXT, r->op, r->what, { calls, calls * each } };
     }
 }
 
@@ -469,6 +498,7 @@ int tx_volume_terms(const tx_volume_sizes *z, tx_volume_term term[TX_VOLUME_MAX_
     if (z->teacher.h) add_teacher(&t, z);
     if (z->e > 1) add_experts(&t, z);
     if (z->c > 1 && z->heads_sent) add_heads(&t, z);
+    if (z->c > 1 && z->keys_sent) add_keys(&t, z);
     if (z->t > 1) add_split_matrices(&t, z);
     for (int k = 0; k < TX_N_SHARED; k++) {
         sharing s = sharing_of(z, k);
@@ -502,6 +532,8 @@ int tx_volume_group_size(const tx_volume_sizes *z, int group)
     const int size[TX_N_STEP_GROUPS] = { [TX_GROUP_TENSOR] = z->t,
                                          [TX_GROUP_PIPELINE] = z->p,
                                          [TX_GROUP_CONTEXT] = z->c,
+                                         [TX_GROUP_HEADS] = z->heads ? z->heads : 1,
+                                         [TX_GROUP_RING] = z->heads ? z->c / z->heads : 1,
                                          [TX_GROUP_DATA] = z->r,
                                          [TX_GROUP_NEAR] = z->near,
                                          [TX_GROUP_FAR] = z->far,

@@ -16,6 +16,10 @@
  *                       rows of h a token that is not dropped                          GShard, arXiv:2006.16668 §3.2
  *      tensor ranks,    an all-gather of b s h, of the residual stream's numbers, for every group of layers that is
  *        inputs divided computed again, which --partition-activations divides the input of
+ *      context ranks    a layer: two all-to-alls forward, two backward, of heads     DeepSpeed Ulysses,
+ * arXiv:2309.14509 ring           a layer: the keys and values of s/c positions c-1 times forward, twice that backward
+ *                                                                                       arXiv:2310.01889
+ *        gathered       an all-gather of them forward; another one and a reduce-scatter backward
  *      pipeline         b s h (its 1/t with sequence parallelism) across each border of   arXiv:2104.04473 §2.2
  *                       virtual stages, and its gradient back
  *      data ranks       every parameter's gradient, 4 bytes or 2 each: an all-reduce, once; those of experts that are
@@ -107,8 +111,11 @@ typedef struct tx_volume_teacher {
 typedef struct tx_volume_sizes {
     int t, p, c;        /* tensor ranks, pipeline stages, ranks that divide positions */
     int r;              /* ranks that have the same parameters: the latter times data ranks */
+    int heads;          /* of c, those that exchange heads before these are in rings of keys and values; else 0 */
     int64_t heads_sent; /* where these exchange heads: elements of q, k, v and o of a position that they send, each's
                            own, too */
+    int64_t keys_sent;  /* where keys and values travel: elements of a position's */
+    bool keys_gathered; /* to all at once, not around a ring */
     int near, far;      /* data ranks of a row, and rows; 1: there are no rows */
     bool mics;          /* the ranks of a row divide all among them */
     int e, r_experts;   /* ranks that divide experts, and that have the same ones; 1 where they are not divided */

@@ -103,6 +103,12 @@ static void stride_of(const tx_layout *l, int group, int *stride, int *size)
     case TX_GROUP_CONTEXT:
         *stride = t, *size = c;
         return;
+    case TX_GROUP_HEADS:
+        *stride = t, *size = l->heads ? l->heads : 1;
+        return;
+    case TX_GROUP_RING:
+        *stride = t * l->heads, *size = l->heads ? c / l->heads : 1;
+        return;
     case TX_GROUP_DATA:
         *stride = t, *size = r;
         return;

@@ -401,12 +401,18 @@ static int64_t norm_size(const tx_model *m, const tx_config *cfg)
     return beta ? 2 * m->hidden : m->hidden;
 }
 
-/* tx_volume_sizes.heads_sent */
-static int64_t heads_sent(const tx_model *m, const tx_config *cfg, const tx_grid *g)
+/* What ranks that divide positions send each other. */
+static void add_context(tx_volume_sizes *z, const tx_model *m, const tx_config *cfg, const tx_grid *g)
 {
-    int64_t t = tx_grid_size(g, TX_AXIS_TENSOR), c = tx_grid_size(g, TX_AXIS_CONTEXT);
-    if (c == 1 || tx_config_cp_comm(cfg) != TX_CP_COMM_A2A) return 0;
-    return tx_context_heads_sent(m->n_heads / t, m->n_groups / t, c) * m->head_dim;
+    int64_t t = z->t, n_heads = m->n_heads / t, n_groups = m->n_groups / t;
+    enum tx_cp_comm how = tx_config_cp_comm(cfg);
+    z->c = tx_grid_size(g, TX_AXIS_CONTEXT);
+    z->heads = g->heads;
+    z->keys_gathered = how == TX_CP_COMM_ALLGATHER;
+    if (z->c == 1) return;
+    if (how == TX_CP_COMM_A2A) z->heads_sent = tx_context_heads_sent(n_heads, n_groups, z->c) * m->head_dim;
+    if (how == TX_CP_COMM_A2A_P2P) z->heads_sent = tx_context_heads_sent(n_heads, n_groups, z->heads) * m->head_dim;
+    if (how != TX_CP_COMM_A2A) z->keys_sent = 2 * (n_groups / (z->heads ? z->heads : 1)) * m->head_dim;
 }
 
 tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, const tx_grid *g, int64_t n_micro,
@@ -425,8 +431,6 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
         .t = tx_grid_size(g, TX_AXIS_TENSOR),
         .p = tx_grid_size(g, TX_AXIS_PIPELINE),
         .r = tx_grid_sharers(g),
-        .c = tx_grid_size(g, TX_AXIS_CONTEXT),
-        .heads_sent = heads_sent(m, cfg, g),
         .near = tx_comm_size(tx_grid_group(g, TX_GROUP_NEAR)),
         .far = tx_comm_size(tx_grid_group(g, TX_GROUP_FAR)),
         .mics = z->mics,
@@ -457,6 +461,7 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
         .positions = cfg->embed_layernorm && cfg->add_position_embedding,
         .tied = !cfg->untie_embeddings_and_output_weights,
     };
+    add_context(&sizes, m, cfg, g);
     count_gates(&sizes, m, cfg);
     if (sizes.e > 1) count_routed(&sizes, m, cfg, g);
     m->type->shape(m, cfg, &batch, tx_cp_rows(g, s), b);

@@ -370,6 +370,76 @@ static void padded_kind_attention(tx_ctx *c, const int64_t *p, results *o)
     attend(c, q, padded_keys(p[0], p[1]), (tx_alibi){ 0 }, kind_of(0, p[7], p[8], p[2] * p[3]), o);
 }
 
+/* x += more, of two fp32 or value tensors that lie as they like. */
+static void add_to(tx_tensor x, tx_tensor more)
+{
+    for (int64_t i = 0; i < x.dim[0]; i++)
+        for (int64_t j = 0, n = tx_numel(x) / x.dim[0]; j < n; j++) {
+            int64_t at = i * x.stride[0] + j;
+            tx__ref_store(x, at, tx__ref_load(x, at) + tx__ref_load(more, i * n + j));
+        }
+}
+
+/* p: s, b, groups, r, d, 1 causal or 2 with keys that pad or 0, drop, length of documents, heads of a layer with
+ * biases, window, sink, queries of a part: a sequence in parts of as many queries and of more keys, of which calls have
+ * one of each; their results joined, their gradients added. */
+static void parts(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t s = p[0], b = p[1], groups = p[2], r = p[3], d = p[4], n = groups * r, sizes[] = { p[11], p[11] + 9 };
+    qkv x = fused_qkv(RAND(V, s, b, groups, r + 2, d), s, b, groups, r, d);
+    tx_tensor y = ZEROS(TX_F32, s, b, groups, r, d), lse = ZEROS(TX_F32, b * n * s), dy = RAND(V, s, b, groups, r, d),
+              o_given = RAND(V, s, b, groups, r, d), max = ZEROS(TX_F32, groups, r), dsink = ZEROS(TX_F32, n),
+              dq = ZEROS(TX_F32, s, b, groups, r, d), dk = ZEROS(TX_F32, s, b, groups, d),
+              dv = ZEROS(TX_F32, s, b, groups, d), n_keys = padded_keys(s, b), first_key = documents(s, b, p[7]);
+    if (p[5] != 2) n_keys.data = NULL;
+    tx_dropout mask = {
+        .rng = { 5, 6, 7 }, .drop = (uint32_t)p[6], .sample = 3, .s_global = s + 5, .n_heads = 2 * n, .first_head = 1
+    };
+    tx_alibi alibi = { p[8], p[8] ? p[8] - n : 0 };
+    tx_attention_kind kind = kind_of(p[9], 0, p[10], n), rest = { .window = p[9] };
+    double scale = 1 / sqrt((double)d);
+    for (int back = 0; back < 2; back++)
+        for (int64_t i = 0; i < s; i += sizes[0])
+            for (int64_t j = 0; j < s; j += sizes[1]) {
+                int64_t sq = i + sizes[0] < s ? sizes[0] : s - i, sk = j + sizes[1] < s ? sizes[1] : s - j;
+                if (p[5] == 1 && j >= i + sq) continue;
+                tx_tensor q = tx_slice_rows(x.q, i, sq), k = tx_slice_rows(x.k, j, sk), v = tx_slice_rows(x.v, j, sk),
+                          first = first_key.data ? tx_slice_rows(first_key, i, sq) : first_key,
+                          all = ZEROS(TX_F32, b, groups, r, sq), one = ZEROS(V, sq, b, groups, r, d),
+                          of_one = ZEROS(TX_F32, b, groups, r, sq);
+                all.data = (float *)lse.data + b * n * i;
+                if (!back && j == 0)
+                    for (int64_t e = 0; e < b * n * sq; e++) ((float *)all.data)[e] = -INFINITY;
+                if (!back) {
+                    RUN(c, attention_fwd, .o = one, .lse = of_one, .q = q, .k = k, .v = v, .scale = scale,
+                        .causal = p[5] == 1, .mask = mask, .first_key = first, .n_keys = n_keys, .alibi = alibi,
+                        .kind = j ? rest : kind, .q_at = i, .k_at = j, .part = true);
+                    RUN(c, attention_join, .o = tx_slice_rows(y, i, sq), .lse = all, .part = one, .part_lse = of_one);
+                    RUN(c, max_logits, .max = max, .q = q, .k = k, .scale = scale, .causal = p[5] == 1,
+                        .first_key = first, .n_keys = n_keys, .window = p[9], .q_at = i, .k_at = j, .part = true);
+                    continue;
+                }
+                tx_tensor gq = RAND(V, sq, b, groups, r, d), gk = RAND(V, sk, b, groups, d),
+                          gv = RAND(V, sk, b, groups, d), none = { 0 };
+                RUN(c, attention_bwd, .dq = gq, .dk = gk, .dv = gv, .do_ = tx_slice_rows(dy, i, sq),
+                    .o = tx_slice_rows(o_given, i, sq), .lse = all, .q = q, .k = k, .v = v, .scale = scale,
+                    .causal = p[5] == 1, .mask = mask, .first_key = first, .n_keys = n_keys, .alibi = alibi,
+                    .kind = j ? rest : kind, .dsink = j || p[10] != 1 ? none : dsink, .q_at = i, .k_at = j,
+                    .part = true);
+                add_to(tx_slice_rows(dq, i, sq), gq);
+                add_to(tx_slice_rows(dk, j, sk), gk);
+                add_to(tx_slice_rows(dv, j, sk), gv);
+            }
+    double rounding = one_rounding() * 2;
+    out_rest(o, "o", y, 32 + rounding, largest(y));
+    out(o, "lse", lse, 32);
+    out(o, "max", max, 16);
+    out_rest(o, "dq", dq, 64 + rounding, largest(dq));
+    out_rest(o, "dk", dk, 64 + rounding, largest(dk));
+    out_rest(o, "dv", dv, 64 + rounding, largest(dv));
+    if (p[10] == 1) out(o, "dsink", dsink, 64);
+}
+
 /* p: s, b, groups, r, d, causal, length of documents, with keys that pad, window: two samples' more in the same
  * maximum */
 static void max_logits(tx_ctx *c, const int64_t *p, results *o)
@@ -1236,6 +1306,15 @@ static const op_case cases[] = {
     { "padded attention s=17 d=5", padded_attention, { 17, 5, 2, 1, 5, false, 0 } },
     { "padded attention s=70 d=80 groups, dropout", padded_attention, { 70, 4, 2, 3, 80, false, 6554 } },
     { "padded attention s=200 d=64", padded_attention, { 200, 7, 3, 1, 64, false, 0 } },
+    { "parts of 1 of s=3", parts, { 3, 2, 1, 2, 16, 1, 0, 0, 0, 0, 0, 1 } },
+    { "parts of 64 of s=150", parts, { 150, 1, 2, 2, 64, 1, 0, 0, 0, 0, 0, 64 } },
+    { "parts of 40 of s=130, dropout, biases", parts, { 130, 2, 2, 1, 32, 1, 6554, 0, 6, 0, 0, 40 } },
+    { "parts of 30 of s=100, documents", parts, { 100, 3, 2, 1, 16, 1, 6554, 17, 0, 0, 0, 30 } },
+    { "parts of 50 of s=170, window of 33, sinks", parts, { 170, 1, 2, 2, 80, 1, 0, 0, 0, 33, 1, 50 } },
+    { "parts of 33 of s=100, window of 5, dropout, off by one", parts, { 100, 1, 1, 2, 20, 1, 6554, 0, 3, 5, 2, 33 } },
+    { "parts of 33 of s=90, all keys", parts, { 90, 1, 2, 1, 128, 0, 6554, 0, 0, 0, 0, 33 } },
+    { "parts of 30 of s=100, padded", parts, { 100, 5, 1, 2, 67, 2, 0, 0, 0, 0, 1, 30 } },
+    { "parts of 7 of s=20 d=256, padded, dropout", parts, { 20, 4, 1, 1, 256, 2, 6554, 0, 0, 0, 0, 7 } },
     { "max_logits s=1", max_logits, { 1, 1, 1, 1, 16, true } },
     { "max_logits s=3 d=5", max_logits, { 3, 2, 3, 1, 5, false } },
     { "max_logits s=17 d=80 groups", max_logits, { 17, 2, 2, 3, 80, true } },

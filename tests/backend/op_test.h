@@ -11,7 +11,7 @@
 
 /* ---- tensors: contiguous, freed all together ---- */
 
-static void *pool[256];
+static void *pool[512];
 static int n_pool;
 static uint64_t next_number; /* where the next tensor's random numbers begin */
 
@@ -33,7 +33,7 @@ static inline tx_tensor zeros(tx_dtype t, int n_dims, const int64_t *dim)
         x.stride[i] = n;
         n *= dim[i];
     }
-    assert_true(n_pool < 256);
+    assert_true(n_pool < 512);
     ASSERT_OK(tx_device_take_host(op_device, &pool[n_pool], (size_t)n * tx_dtype_size(t) + !n, "a test's tensor"));
     x.data = pool[n_pool++];
     return x;

@@ -454,6 +454,107 @@ static void test_attention_kind_grad(void **state)
     pool_free();
 }
 
+/* y += x, of rows from `first` on. */
+static void add_rows(tx_tensor y, int64_t first, tx_tensor x)
+{
+    int64_t n = tx_numel(x), at = first * y.stride[0];
+    for (int64_t i = 0; i < n; i++) tx__ref_store(y, at + i, tx__ref_load(y, at + i) + tx__ref_load(x, i));
+}
+
+static void assert_near(const char *what, tx_tensor x, tx_tensor want)
+{
+    for (int64_t i = 0; i < tx_numel(want); i++) ASSERT_NEAR(tx__ref_load(x, i), tx__ref_load(want, i), 1e-12, what);
+}
+
+/* A sequence in parts: their results joined and their gradients added are the whole's. Queries 0 .. 3, 4 .. 8; keys 0
+ * .. 1, 2 .. 5, 6 .. 8, so that some queries see nothing of what they are called with, and one call is not made. */
+static void test_attention_parts(void **state)
+{
+    (void)state;
+    const tx_dtype t = TX_F64;
+    enum { S = 9, B = 2, G = 2, D = 3, N_Q = 2, N_K = 3 };
+    static const int q_cut[] = { 0, 4, S }, k_cut[] = { 0, 2, 6, S };
+    for (int variant = 0; variant < 6; variant++) {
+        bool causal = variant < 4;
+        tx_tensor q = RAND(t, S, B, G, 1, D), k = RAND(t, S, B, G, D), v = RAND(t, S, B, G, D),
+                  dy = RAND(t, S, B, G, 1, D), o = ZEROS(t, S, B, G, 1, D), y = ZEROS(t, S, B, G, 1, D),
+                  lse = ZEROS(t, B, G, 1, S), none = { 0 }, first_key = none, n_keys = none, max = ZEROS(TX_F32, G, 1),
+                  of_parts = ZEROS(TX_F32, G, 1);
+        tx_tensor grad[] = { RAND(t, S, B, G, 1, D), RAND(t, S, B, G, D), RAND(t, S, B, G, D), ZEROS(t, G) };
+        tx_tensor sum[] = { ZEROS(t, S, B, G, 1, D), ZEROS(t, S, B, G, D), ZEROS(t, S, B, G, D), ZEROS(t, G) };
+        tx_dropout mask = { .rng = { 1, 2, 3 }, .drop = 20000, .sample = 4, .s_global = 11, .n_heads = 9 };
+        tx_attention_kind kind = { .window = variant & 1 ? 2 : 0, .sink = RAND(t, G) };
+        tx_alibi alibi = { .n_heads = causal ? 5 : 0 };
+        if (variant & 2) {
+            first_key = ZEROS(TX_I32, S, B);
+            memcpy(first_key.data, (const int32_t[]){ 0, 0, 0, 1, 2, 1, 3, 1, 3, 1, 3, 5, 3, 6, 7, 6, 7, 8 }, 72);
+        }
+        if (variant == 4) {
+            n_keys = ZEROS(TX_I32, B);
+            memcpy(n_keys.data, (const int32_t[]){ 9, 1 }, 8);
+        }
+        if (!causal) kind.window = 0;
+        RUN(&ctx, attention_fwd, .o = o, .lse = lse, .q = q, .k = k, .v = v, .scale = 0.4, .causal = causal,
+            .mask = mask, .first_key = first_key, .n_keys = n_keys, .alibi = alibi, .kind = kind);
+        RUN(&ctx, attention_bwd, .dq = grad[0], .dk = grad[1], .dv = grad[2], .do_ = dy, .o = o, .lse = lse, .q = q,
+            .k = k, .v = v, .scale = 0.4, .causal = causal, .mask = mask, .first_key = first_key, .n_keys = n_keys,
+            .alibi = alibi, .kind = kind, .dsink = grad[3]);
+        RUN(&ctx, max_logits, .max = max, .q = q, .k = k, .scale = 0.4, .causal = causal, .first_key = first_key,
+            .n_keys = n_keys, .window = kind.window);
+        for (int i = 0; i < N_Q; i++) {
+            int64_t at = q_cut[i], sq = q_cut[i + 1] - at;
+            tx_tensor part_q = tx_slice_rows(q, at, sq), part_lse = ZEROS(t, B, G, 1, sq), one = ZEROS(t, B, G, 1, sq),
+                      first = variant & 2 ? tx_slice_rows(first_key, at, sq) : none, part_o = RAND(t, sq, B, G, 1, D),
+                      joined = tx_slice_rows(y, at, sq);
+            for (int64_t e = 0; e < tx_numel(part_lse); e++) tx__ref_store(part_lse, e, -INFINITY);
+            for (int j = 0; j < N_K; j++) {
+                if (causal && k_cut[j] >= at + sq) continue;
+                tx_attention_kind of = kind;
+                if (j) of.sink.data = NULL;
+                int64_t from = k_cut[j], sk = k_cut[j + 1] - from;
+                RUN(&ctx, attention_fwd, .o = part_o, .lse = one, .q = part_q, .k = tx_slice_rows(k, from, sk),
+                    .v = tx_slice_rows(v, from, sk), .scale = 0.4, .causal = causal, .mask = mask, .first_key = first,
+                    .n_keys = n_keys, .alibi = alibi, .kind = of, .q_at = at, .k_at = from, .part = true);
+                RUN(&ctx, attention_join, .o = joined, .lse = part_lse, .part = part_o, .part_lse = one);
+                RUN(&ctx, max_logits, .max = of_parts, .q = part_q, .k = tx_slice_rows(k, from, sk), .scale = 0.4,
+                    .causal = causal, .first_key = first, .n_keys = n_keys, .window = kind.window, .q_at = at,
+                    .k_at = from, .part = true);
+            }
+            for (int j = 0; j < N_K; j++) {
+                if (causal && k_cut[j] >= at + sq) continue;
+                tx_attention_kind of = kind;
+                if (j) of.sink.data = NULL;
+                int64_t from = k_cut[j], sk = k_cut[j + 1] - from;
+                tx_tensor dq = RAND(t, sq, B, G, 1, D), dk = RAND(t, sk, B, G, D), dv = RAND(t, sk, B, G, D);
+                RUN(&ctx, attention_bwd, .dq = dq, .dk = dk, .dv = dv, .do_ = tx_slice_rows(dy, at, sq), .o = joined,
+                    .lse = part_lse, .q = part_q, .k = tx_slice_rows(k, from, sk), .v = tx_slice_rows(v, from, sk),
+                    .scale = 0.4, .causal = causal, .mask = mask, .first_key = first, .n_keys = n_keys, .alibi = alibi,
+                    .kind = of, .dsink = j ? none : sum[3], .q_at = at, .k_at = from, .part = true);
+                add_rows(sum[0], at, dq);
+                add_rows(sum[1], from, dk);
+                add_rows(sum[2], from, dv);
+            }
+            for (int64_t e = 0; e < tx_numel(part_lse); e++)
+                ASSERT_NEAR(tx__ref_load(part_lse, e), tx__ref_load(lse, e / sq * S + at + e % sq), 1e-12, "lse");
+        }
+        assert_near("o", y, o);
+        assert_near("dq", sum[0], grad[0]);
+        assert_near("dk", sum[1], grad[1]);
+        assert_near("dv", sum[2], grad[2]);
+        assert_near("dsink", sum[3], grad[3]);
+        assert_near("max", of_parts, max);
+        pool_free();
+    }
+    tx_tensor q = RAND(t, 2, 1, 1, 1, 3), k = RAND(t, 2, 1, 1, 3);
+    tx_attention_fwd_args a = { .o = q, .q = q, .k = k, .v = k, .scale = 1, .causal = true, .q_at = 3, .k_at = 5 };
+    ASSERT_FAILS(tx_op_attention_fwd(&ctx, &a), TX_ERR_ARG, "a part's queries begin at 3 and its keys at 5");
+    a.k_at = -1;
+    ASSERT_FAILS(tx_op_attention_fwd(&ctx, &a), TX_ERR_ARG, "both are at least 0");
+    ASSERT_FAILS(tx_op_attention_join(&ctx, &(tx_attention_join_args){ .o = q, .part = q }), TX_ERR_SHAPE,
+                 "attention_join: needs");
+    pool_free();
+}
+
 /* Samples with pasts of their own are what each is alone, over its slot of the cache. */
 static void test_attention_past(void **state)
 {
@@ -719,6 +820,7 @@ int main(void)
         cmocka_unit_test(test_attention_grad),
         cmocka_unit_test(test_attention_kind_grad),
         cmocka_unit_test(test_max_logits),
+        cmocka_unit_test(test_attention_parts),
         cmocka_unit_test(test_attention_past),
         cmocka_unit_test(test_embedding),
         cmocka_unit_test(test_head_loss),

@@ -61,7 +61,17 @@ static const struct {
       "4: give other lengths, such as --curriculum-difficulty-step 4, or leave one of them out" },
     { GOOD "--context-parallel-size 2 --cp-comm-type ring",
       "--cp-comm-type ring is unknown; allowed: p2p, a2a, allgather or a2a+p2p" },
-    { GOOD "--context-parallel-size 2", "--context-parallel-size 2: --cp-comm-type p2p is not built yet: give a2a" },
+    { GOOD "--context-parallel-size 4 --cp-comm-type a2a+p2p",
+      "--cp-comm-type a2a+p2p: --hierarchical-context-parallel-sizes are two numbers of at least 2, of ranks that "
+      "exchange heads and of rows in the ring, whose product is --context-parallel-size 4" },
+    { GOOD "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 3",
+      "whose product is --context-parallel-size 4" },
+    { GOOD "--context-parallel-size 10 --seq-length 60 --cp-comm-type a2a+p2p "
+           "--hierarchical-context-parallel-sizes 5 2",
+      "--hierarchical-context-parallel-sizes 5 2: the first does not divide a tensor-parallel rank's 12 of "
+      "--num-attention-heads and 12 key and value heads" },
+    { GOOD A2A(2) "--hierarchical-context-parallel-sizes 2 2",
+      "--hierarchical-context-parallel-sizes: it belongs to --context-parallel-size with --cp-comm-type a2a+p2p" },
     { GOOD A2A(2) "--num-experts 4",
       "--context-parallel-size 2: layers with experts see whole samples: leave it out, or --num-experts" },
 };

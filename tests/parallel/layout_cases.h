@@ -58,8 +58,13 @@ static const axis_choice sequence_choices[] = { { "-", "" }, { "sequence", "--se
 /* Of the data ranks so many divide the positions of samples. */
 static const axis_choice context_choices[] = { { "-", "" },
                                                { "ulysses2", "--context-parallel-size 2 --cp-comm-type a2a" },
-                                               { "ulysses4", "--ds-sequence-parallel-size 4" } };
-static const int context_sizes[] = { 1, 2, 4 };
+                                               { "ulysses4", "--ds-sequence-parallel-size 4" },
+                                               { "ring2", "--context-parallel-size 2" },
+                                               { "ring4", "--context-parallel-size 4" },
+                                               { "gather2", "--context-parallel-size 2 --cp-comm-type allgather" },
+                                               { "gather4", "--context-parallel-size 4 --cp-comm-type allgather" },
+                                               { "both4", "--context-parallel-size 4 --cp-comm-type a2a+p2p "
+                                                          "--hierarchical-context-parallel-sizes 2 2" } };
 static const axis_choice schedule_choices[] = { { "1f1b", "" },
                                                 { "interleaved", "--num-layers-per-virtual-pipeline-stage 1" },
                                                 { "gpipe", "--pipeline-schedule gpipe" } };
@@ -313,11 +318,12 @@ static inline bool are_passed_by(const char *model, int routing)
     return !strstr(model, "--num-experts") && (routing == 1 || !strstr(model, "--post-layernorm"));
 }
 
-/* Whether a layout's ranks divide positions so; models have 4 heads or more. */
+/* Whether a layout's ranks divide positions so; models have 4 heads or more, which Ulysses' ranks divide. */
 static inline bool divide_positions(sizes l, int choice)
 {
-    int n = context_sizes[choice];
-    return l.dp % n == 0 && l.tp * n <= 4;
+    static const int each[] = { 1, 2, 4, 2, 4, 2, 4, 4 };
+    int n = each[choice];
+    return l.dp % n == 0 && (l.tp * (choice == 7 ? 2 : n) <= 4 || (choice > 2 && choice < 7));
 }
 
 /* Whether the model's samples can be. */

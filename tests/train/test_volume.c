@@ -160,6 +160,14 @@ static const char *const layouts[] = {
     "--world-size 4 --bf16 --grad-reduce-dtype bf16 --no-overlap-grad-reduce" PP(2) ZERO(1),
     "--world-size 4 --bf16 --grad-dtype bf16 --grad-reduce-dtype fp32" TP(2) ZERO(2),
     "--world-size 2 --grad-reduce-dtype fp16 --no-zero-reduce-scatter" ZERO(1),
+    /* keys and values travel between ranks that divide positions */
+    "--world-size 2 --context-parallel-size 2",
+    "--world-size 8 --context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2 --bf16",
+    "--world-size 8 --sequence-parallel --context-parallel-size 4 --bf16" TP(2) ZERO(1) LLAMA,
+    "--world-size 8 --context-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1" PP(2) ZERO(2) FULL "uniform",
+    "--world-size 4 --context-parallel-size 2 --cp-comm-type allgather --recompute-activations" ZERO(3),
+    "--world-size 4 --context-parallel-size 4 --cp-comm-type allgather --bf16" LLAMA FULL
+    "block --recompute-num-layers 1",
     /* the head reads some rows alone, and layers may normalise last */
     "--world-size 2" TP(2) BERT,
     "--world-size 8 --sequence-parallel --bf16" TP(4) BERT,

@@ -86,7 +86,8 @@ static void leave_keys_out(tx__attn *h)
 static tx__attn fwd_head(const tx_attention_fwd_args *a, int64_t i_b, int64_t g, int64_t r, const tx__drop *drop)
 {
     int64_t sq = a->q.dim[0], heads = a->q.dim[3], i_n = g * heads + r;
-    int64_t sk = tx__keys_of(a->past, a->n_keys, a->k, sq, i_b);
+    const tx__call_keys keys = { a->past, a->n_keys, a->k, sq, TX__SEQ_PART_OF(a), a->causal };
+    uint64_t e_row = (uint64_t)a->mask.s_global;
     tx__attn head = { .dtype = a->q.dtype,
                       .o = q_head(a->o, i_b, g, r),
                       .lse = a->lse.data ? (float *)a->lse.data + (i_b * a->q.dim[2] * heads + i_n) * sq : NULL,
@@ -98,17 +99,18 @@ static tx__attn fwd_head(const tx_attention_fwd_args *a, int64_t i_b, int64_t g,
                       .k_s = a->k.stride[0],
                       .v_s = a->v.stride[0],
                       .sq = sq,
-                      .sk = sk,
+                      .sk = tx__keys_of(&keys, i_b),
                       .d = a->q.dim[4],
-                      .q0 = (a->n_keys.data ? a->k.dim[0] : sk) - sq,
+                      .q0 = tx__query_at(&keys, i_b),
                       .scale = (float)a->scale,
                       .slope = slope_of(&a->alibi, i_n),
                       .causal = a->causal,
                       .drop = a->mask.drop ? drop : NULL,
-                      .e = tx_dropout_head(&a->mask, i_b, i_n),
-                      .e_row = (uint64_t)a->mask.s_global,
+                      .e = tx_dropout_head(&a->mask, i_b, i_n) + (uint64_t)a->k_at * (e_row + 1),
+                      .e_row = e_row,
                       .first_key = a->first_key.data ? (const int32_t *)a->first_key.data + i_b : NULL,
                       .first_key_s = a->q.dim[1],
+                      .first_key_at = a->k_at,
                       .window = a->kind.window,
                       .softcap = (float)a->kind.softcap,
                       .has_sink = tx_has_sink(&a->kind),
@@ -121,7 +123,7 @@ tx_status tx__cpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void 
 {
     TX_TRY(tx__cpu_need_float("attention_fwd", a->q));
     if (a->past.n.data) TX_TRY(tx__check_past("attention_fwd", a->past, a->q.dim[0], a->k));
-    TX_TRY(tx__check_n_keys("attention_fwd", a->n_keys, a->k));
+    TX_TRY(tx__check_n_keys("attention_fwd", a->n_keys, a->k, TX__SEQ_PART_OF(a)));
     const tx__cpu_kernels *k = tx__cpu_k(c);
     const tx__drop drop = { a->mask.rng, a->mask.drop, (float)tx_dropout_scale(&a->mask) };
     int64_t b = a->q.dim[1], heads = a->q.dim[3], n = b * a->q.dim[2] * heads;
@@ -140,6 +142,46 @@ tx_status tx__cpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void 
             }
             if (i == range.lo || r == 0) k->attn_pack_fwd(&head, packed);
             k->attn_fwd(&head, packed, work);
+        }
+    }
+    return TX_OK;
+}
+
+/* y[n] = share.o y + share.part x, both wherever they are. */
+static void join_row(tx_ctx *c, tx_tensor y, int64_t at, tx_tensor x, int64_t from, tx_join_shares share)
+{
+    const float keep = (float)share.o, add = (float)share.part;
+    float y_room[TX__CPU_STRETCH], x_room[TX__CPU_STRETCH];
+    for (int64_t i = 0, n, d = y.dim[4]; i < d; i += n) {
+        n = tx__cpu_min(d - i, TX__CPU_STRETCH);
+        float *to = tx__cpu_get(c, y, at + i, n, y_room);
+        const float *more = tx__cpu_get(c, x, from + i, n, x_room);
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++) to[j] = keep * to[j] + add * more[j];
+        tx__cpu_put(c, y, at + i, n, y_room);
+    }
+}
+
+tx_status tx__cpu_attention_join(tx_ctx *c, const tx_attention_join_args *a, void *scratch)
+{
+    (void)scratch;
+    TX_TRY(tx__cpu_need_float("attention_join", a->o));
+    const int64_t *dim = a->o.dim, *s = a->o.stride, *p = a->part.stride;
+    int64_t n = dim[0] * dim[1] * dim[2] * dim[3];
+    float *lse = a->lse.data;
+    const float *part_lse = a->part_lse.data;
+    int parts = tx__cpu_parts(c, n, 2 * dim[4] + 64);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range range = tx__cpu_part(n, 1, parts, t);
+        for (int64_t row = range.lo; row < range.hi; row++) { /* of lse */
+            int64_t i = row % dim[0], r = row / dim[0] % dim[3], g = row / dim[0] / dim[3] % dim[2],
+                    i_b = row / dim[0] / dim[3] / dim[2];
+            double whole = lse[row];
+            tx_join_shares share = tx_join_of(&whole, part_lse[row]);
+            lse[row] = (float)whole;
+            join_row(c, a->o, i * s[0] + i_b * s[1] + g * s[2] + r * s[3], a->part,
+                     i * p[0] + i_b * p[1] + g * p[2] + r * p[3], share);
         }
     }
     return TX_OK;
@@ -169,8 +211,9 @@ size_t tx__cpu_max_logits_scratch(const tx_ctx *c, const tx_max_logits_args *a)
 
 tx_status tx__cpu_max_logits(tx_ctx *c, const tx_max_logits_args *a, void *scratch)
 {
+    const tx__seq_part part = TX__SEQ_PART_OF(a);
     TX_TRY(tx__cpu_need_float("max_logits", a->q));
-    TX_TRY(tx__check_n_keys("max_logits", a->n_keys, a->k));
+    TX_TRY(tx__check_n_keys("max_logits", a->n_keys, a->k, part));
     const tx__cpu_kernels *k = tx__cpu_k(c);
     const tx_attention_fwd_args as = { .o = a->q,
                                        .q = a->q,
@@ -180,7 +223,15 @@ tx_status tx__cpu_max_logits(tx_ctx *c, const tx_max_logits_args *a, void *scrat
                                        .causal = a->causal,
                                        .first_key = a->first_key,
                                        .n_keys = a->n_keys,
-                                       .kind = { .window = a->window } };
+                                       .kind = { .window = a->window },
+                                       .q_at = a->q_at,
+                                       .k_at = a->k_at,
+                                       .part = a->part };
+    const tx__call_keys queries = { /* which do not pad */
+                                    .n_keys = a->n_keys,
+                                    .k = a->q,
+                                    .part = { a->k_at, a->q_at, part.is }
+    };
     int64_t b = a->q.dim[1], heads = a->q.dim[3], n = n_heads_of(a), room_size = max_parts_room(a);
     float *of_head = (float *)scratch + max_parts(c, a) * room_size, *max = a->max.data;
     int parts = max_parts(c, a);
@@ -190,7 +241,7 @@ tx_status tx__cpu_max_logits(tx_ctx *c, const tx_max_logits_args *a, void *scrat
         float *packed = (float *)scratch + t * room_size;
         for (int64_t i = range.lo; i < range.hi; i++) {
             tx__attn head = fwd_head(&as, i / heads % b, i / heads / b, i % heads, NULL);
-            if (a->n_keys.data) head.sq = head.sk, head.q0 = 0;
+            if (a->n_keys.data) head.sq = tx__keys_of(&queries, i / heads % b);
             if (i == range.lo || i % heads == 0) k->attn_pack_keys(&head, packed);
             of_head[i] = k->attn_max(&head, packed, packed + tx__attn_fwd_packed(a->k.dim[0], head.d));
         }
@@ -260,7 +311,10 @@ static tx__attn bwd_head(const tx_attention_bwd_args *a, int64_t i_b, int64_t g,
                                         .first_key = a->first_key,
                                         .n_keys = a->n_keys,
                                         .alibi = a->alibi,
-                                        .kind = a->kind };
+                                        .kind = a->kind,
+                                        .q_at = a->q_at,
+                                        .k_at = a->k_at,
+                                        .part = a->part };
     tx__attn head = fwd_head(&fwd, i_b, g, r, drop);
     head.dq = q_head(a->dq, i_b, g, r);
     head.dk = k_head(a->dk, i_b, g);
@@ -286,7 +340,7 @@ static void clear_padding(const tx_attention_bwd_args *a, const tx__attn *head)
 tx_status tx__cpu_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a, void *scratch)
 {
     TX_TRY(tx__cpu_need_float("attention_bwd", a->q));
-    TX_TRY(tx__check_n_keys("attention_bwd", a->n_keys, a->k));
+    TX_TRY(tx__check_n_keys("attention_bwd", a->n_keys, a->k, TX__SEQ_PART_OF(a)));
     const tx__cpu_kernels *k = tx__cpu_k(c);
     const tx__drop drop = { a->mask.rng, a->mask.drop, (float)tx_dropout_scale(&a->mask) };
     int64_t b = a->q.dim[1], heads = a->q.dim[3], n = b * a->q.dim[2];

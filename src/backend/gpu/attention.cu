@@ -31,6 +31,8 @@ template <class A> static flash_call call_of(const tx_ctx *c, const A *a)
     f.sq = (int)q.dim[0], f.b = (int)q.dim[1], f.groups = (int)q.dim[2], f.r = (int)q.dim[3], f.d = (int)q.dim[4];
     f.sk = (int)k.dim[0], f.slots = (int)k.dim[1];
     f.scale = (float)a->scale, f.scale_log2 = (float)(a->scale * LOG2E);
+    tx__seq_part part = TX__SEQ_PART_OF(a);
+    f.q_at = (int)part.q_at, f.k_at = (int)part.k_at, f.part = part.is;
     f.mask = a->mask;
     f.alibi = a->alibi;
     f.window = (int)(a->kind.window < INT32_MAX ? a->kind.window : INT32_MAX); /* more is as much */
@@ -45,14 +47,14 @@ template <class A> static flash_call call_of(const tx_ctx *c, const A *a)
     return f;
 }
 
-static tx_status check(const char *op, tx_tensor q, tx_tensor k, double scale)
+static tx_status check(const char *op, tx_tensor q, tx_tensor k, double scale, tx__seq_part part)
 {
     TX_TRY(tx__gpu_need_float(op, q));
     if (q.dim[4] > 256)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: backend gpu takes heads of up to 256 numbers, not %lld", op,
                        (long long)q.dim[4]);
     if (!(scale > 0)) return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: backend gpu takes a scale above 0, not %g", op, scale);
-    if (q.dim[0] > INT32_MAX / 2 || k.dim[0] > INT32_MAX / 2)
+    if (part.q_at + q.dim[0] > INT32_MAX / 2 || part.k_at + k.dim[0] > INT32_MAX / 2)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: more positions than a kernel counts", op);
     return TX_OK;
 }
@@ -69,7 +71,7 @@ TX_GPU_ROW size_t tx__gpu_attention_fwd_scratch(const tx_ctx *c, const tx_attent
 
 TX_GPU_ROW tx_status tx__gpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void *scratch)
 {
-    TX_TRY(check("attention_fwd", a->q, a->k, a->scale));
+    TX_TRY(check("attention_fwd", a->q, a->k, a->scale, TX__SEQ_PART_OF(a)));
     if (!tx_numel(a->q)) return TX_OK;
     bool done;
     TX_TRY(tx__gpu_fused_attention_fwd(c, a, scratch, &done));
@@ -97,7 +99,7 @@ TX_GPU_ROW size_t tx__gpu_attention_bwd_scratch(const tx_ctx *c, const tx_attent
 
 TX_GPU_ROW tx_status tx__gpu_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a, void *scratch)
 {
-    TX_TRY(check("attention_bwd", a->q, a->k, a->scale));
+    TX_TRY(check("attention_bwd", a->q, a->k, a->scale, TX__SEQ_PART_OF(a)));
     if (!tx_numel(a->q)) return TX_OK;
     bool done;
     TX_TRY(tx__gpu_fused_attention_bwd(c, a, scratch, &done));
@@ -116,13 +118,50 @@ TX_GPU_ROW tx_status tx__gpu_attention_bwd(tx_ctx *c, const tx_attention_bwd_arg
     return flash_backward(c, &f, a->q.dtype);
 }
 
+/* A warp for each query of a head, in lse's order. */
+template <class O, class P>
+__global__ void __launch_bounds__(256)
+    join_kernel(flash_view o, flash_view part, float *lse, const float *part_lse, flash_call f)
+{
+    int heads = f.groups * f.r;
+    int64_t n = (int64_t)f.b * heads * f.sq;
+    for (int64_t row = grid_warp(); row < n; row += grid_warps()) {
+        int64_t i = row % f.sq, head = row / f.sq % heads, i_b = row / f.sq / heads;
+        O *y = flash_at<O>(o, i, i_b, head / f.r, head % f.r);
+        const P *x = flash_at<P>(part, i, i_b, head / f.r, head % f.r);
+        float a = lse[row], b = part_lse[row], most = fmaxf(a, b);
+        bool seen = most > -INFINITY;
+        float by_a = seen ? expf(a - most) : 0, by_b = seen ? expf(b - most) : 0, sum = by_a + by_b;
+        by_a = seen ? by_a / sum : 0, by_b = seen ? by_b / sum : 0;
+        for (int j = lane_id(); j < f.d; j += WARP) y[j] = to<O>(by_a * f32(y[j]) + by_b * f32(x[j]));
+        sync_warp(); /* lse is read */
+        if (lane_id() == 0) lse[row] = most + logf(sum);
+    }
+}
+
+TX_GPU_ROW tx_status tx__gpu_attention_join(tx_ctx *c, const tx_attention_join_args *a, void *scratch)
+{
+    (void)scratch;
+    TX_TRY(tx__gpu_need_float("attention_join", a->o));
+    const int64_t *n = a->o.dim;
+    flash_call f = {};
+    f.sq = (int)n[0], f.b = (int)n[1], f.groups = (int)n[2], f.r = (int)n[3], f.d = (int)n[4];
+    GPU_FLOAT(a->o.dtype, O,
+              GPU_FLOAT(a->part.dtype, P,
+                        GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_warp_blocks(c, n[0] * n[1] * n[2] * n[3], 256), 256, 0,
+                                   (join_kernel<O, P>), view(a->o), view(a->part), (float *)a->lse.data,
+                                   (const float *)a->part_lse.data, f)));
+    return tx__gpu_launched(c, "attention_join");
+}
+
 TX_GPU_ROW tx_status tx__gpu_max_logits(tx_ctx *c, const tx_max_logits_args *a, void *scratch)
 {
     (void)scratch;
-    TX_TRY(check("max_logits", a->q, a->k, a->scale));
+    TX_TRY(check("max_logits", a->q, a->k, a->scale, TX__SEQ_PART_OF(a)));
     if (!tx_numel(a->q)) return TX_OK;
     tx_attention_fwd_args as = {};
     as.q = a->q, as.k = a->k, as.v = a->k, as.scale = a->scale, as.kind.window = a->window;
+    as.q_at = a->q_at, as.k_at = a->k_at, as.part = a->part;
     flash_call f = call_of(c, &as);
     f.causal = a->causal;
     f.first_key = (const int32_t *)a->first_key.data;

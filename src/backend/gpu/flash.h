@@ -48,7 +48,8 @@ typedef struct flash_call {
     float *dsink;          /* [heads], NULL: not wanted */
     int window;            /* 0: all keys */
     int sq, sk, b, groups, r, d, slots;
-    bool causal, has_sink;
+    int q_at, k_at; /* of a part of a sequence: positions of query 0 and key 0 */
+    bool part, causal, has_sink;
     bool packs; /* addresses and strides are multiples of 16 bytes */
 } flash_call;
 
@@ -113,16 +114,20 @@ template <class T, int D> struct flash_row {
 
 typedef struct flash_sample {
     int n_keys; /* of the sample: none after them is ever loaded */
-    int offset; /* position of query 0 */
+    int offset; /* position of query 0, counted from key 0; of a part it may be below 0 */
     int slot;
 } flash_sample;
 
 __device__ static inline flash_sample flash_sample_of(const flash_call &f, int i_b)
 {
     flash_sample s = { f.sk, f.sk - f.sq, i_b };
+    if (f.part) s.offset = f.q_at - f.k_at;
     if (f.n_keys) {
         int n = f.n_keys[i_b];
-        if (n < 1 || n > f.sk) {
+        if (f.part && n >= 1) {
+            n = n < f.k_at ? 0 : n - f.k_at;
+            n = n < f.sk ? n : f.sk;
+        } else if (n < 1 || n > f.sk) {
             tx__gpu_fault(f.fault, TX__FAULT_KEYS, i_b, n, (long long)f.sk + 1);
             n = n < 1 ? 1 : f.sk;
         }
@@ -145,7 +150,8 @@ __device__ static inline flash_sample flash_sample_of(const flash_call &f, int i
     return s;
 }
 
-/* Query i sees the keys lo <= j < hi. A row after the last query sees them all: its result is dropped. */
+/* Query i sees the keys lo <= j < hi; none, in a part, where lo >= hi. A row after the last query sees them all: its
+ * result is dropped. */
 typedef struct flash_range {
     int lo, hi;
 } flash_range;
@@ -162,8 +168,10 @@ __device__ static inline flash_range flash_seen(const flash_call &f, const flash
     if (i >= f.sq) return x;
     if (f.causal && i + s.offset + 1 < x.hi) x.hi = i + s.offset + 1;
     if (f.first_key) {
-        x.lo = f.first_key[(int64_t)i * f.b + i_b];
-        if (x.lo < 0 || x.lo >= x.hi) {
+        x.lo = f.first_key[(int64_t)i * f.b + i_b] - f.k_at;
+        if (f.part)
+            x.lo = x.lo < 0 ? 0 : x.lo;
+        else if (x.lo < 0 || x.lo >= x.hi) {
             if (!f.n_keys || i < s.n_keys) /* padding is not checked */
                 tx__gpu_fault(f.fault, TX__FAULT_KEYS, (int64_t)i * f.b + i_b, x.lo, x.hi);
             x.lo = x.lo < 0 ? 0 : x.hi - 1;
@@ -331,11 +339,11 @@ __device__ static inline void flash_put(T *to, const typename tile<T>::acc (&x)[
 template <class T, int D, int M, int N> struct flash_rows {
     typedef tile<T> X;
     typename X::acc o[M][D / 16];
-    float most[M][X::rows]; /* of the scores so far, in units of log2 */
-    float sum[M][X::rows];  /* of this lane's part of them */
-    int lo[M][X::rows], hi[M][X::rows];
-    float slope[M][X::rows]; /* with alibi, where a row sees the keys up to its own position */
-    int most_lo, least_hi;   /* of the warp's rows: tiles between them need no mask */
+    float most[M][X::rows];             /* of the scores so far, in units of log2 */
+    float sum[M][X::rows];              /* of this lane's part of them */
+    int lo[M][X::rows], hi[M][X::rows]; /* hi may be more than there are */
+    float slope[M][X::rows];            /* with alibi, where a row sees the keys up to its own position */
+    int most_lo, least_hi;              /* of the warp's rows: tiles between them need no mask */
 
     /* seen(row) and slope_of(row) of the warp's 16 M rows; sink of all of them, as flash_sink has it */
     template <class F, class G> __device__ inline void begin(F seen, G slope_of, float sink)
@@ -399,7 +407,7 @@ template <class T, int D, int M, int N> struct flash_rows {
         }
         if (f.cap_out > 0) squeeze(s, f.cap_in, f.cap_out);
         if (f.alibi.n_heads > 0) lean(s, k0, 1 / scale_log2);
-        if (k0 < most_lo || k0 + N > least_hi) hide(s, k0);
+        if (k0 < most_lo || k0 + N > least_hi || k0 + N > f.sk) hide(s, k0, f.sk);
 #pragma unroll
         for (int m = 0; m < M; m++) softmax(s[m], m, scale_log2);
         if (keep) {
@@ -446,7 +454,7 @@ template <class T, int D, int M, int N> struct flash_rows {
         }
     }
 
-    __device__ inline void hide(typename X::acc (&s)[M][N / 16], int k0)
+    __device__ inline void hide(typename X::acc (&s)[M][N / 16], int k0, int sk)
     {
 #pragma unroll
         for (int m = 0; m < M; m++) {
@@ -455,7 +463,7 @@ template <class T, int D, int M, int N> struct flash_rows {
 #pragma unroll
                 for (int i = 0; i < X::n; i++) {
                     int key = k0 + j * 16 + X::column(i), r = X::row_of(i);
-                    if (key < lo[m][r] || key >= hi[m][r]) s[m][j].v[i] = -INFINITY;
+                    if (key < lo[m][r] || key >= hi[m][r] || key >= sk) s[m][j].v[i] = -INFINITY;
                 }
             }
         }
@@ -523,6 +531,15 @@ template <class T, int D, int M, int N> struct flash_rows {
         }
     }
 };
+
+/* The element of a head's mask that belongs to its query at `position` and to key j, both counted from the call's key
+ * 0.
+ */
+__device__ static inline uint64_t flash_element(const flash_call &f, int i_b, int head, int position, int j)
+{
+    uint64_t s = (uint64_t)f.mask.s_global, e = tx_dropout_head(&f.mask, i_b, head);
+    return e + (uint64_t)((int64_t)f.k_at + position) * s + (uint64_t)((int64_t)f.k_at + j);
+}
 
 /* The bits of a tile for a warp's rows: e is the element of the first row and key, and rows are `step` apart. */
 template <int N>

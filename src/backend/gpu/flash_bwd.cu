@@ -114,8 +114,9 @@ template <class T, int D, bool KEYS> struct bwd_block {
     __device__ inline bool apart(int first, const flash_columns<N> &at) const
     {
         if (!KEYS) return false;
-        if (own >= sample.n_keys || (f.causal && first + N <= own)) return true;
-        if (f.window && first - f.window >= own + 16 * M) return true;
+        const int at_query = first + sample.offset; /* where the first one is */
+        if (own >= sample.n_keys || (f.causal && at_query + N <= own)) return true;
+        if (f.window && at_query - f.window >= own + 16 * M) return true;
         if (!f.first_key) return false;
         int least = INT32_MAX;
         for (int j = lane_id(); j < N; j += WARP)
@@ -126,7 +127,8 @@ template <class T, int D, bool KEYS> struct bwd_block {
     {
         if (!KEYS) return first >= most_lo && first + N <= least_hi;
         return !f.first_key && first + N <= f.sq && own + 16 * M <= sample.n_keys &&
-               (!f.causal || own + 16 * M <= first + 1) && (!f.window || first + N - 1 - f.window <= own);
+               (!f.causal || own + 16 * M <= first + sample.offset + 1) &&
+               (!f.window || first + sample.offset + N - 1 - f.window <= own);
     }
 
     /* One tile: x0, x1 are the warp's rows (k and v, or q and do), y0, y1 the tile's (q and do, or k and v). */
@@ -188,8 +190,8 @@ template <class T, int D, bool KEYS> struct bwd_block {
                                      const flash_columns<N> &at, const unsigned char *keep, float slope) const
     {
         const bool all = whole(first);
-        const int apart = KEYS ? own - first : first - own; /* key less query, of the first of both */
-        const float lean = slope / f.scale_log2;            /* biases, in units of scores before they are scaled */
+        const int apart = (KEYS ? own - first : first - own) - sample.offset; /* key less query, of both's first */
+        const float lean = slope / f.scale_log2; /* biases, in units of scores before they are scaled */
 #pragma unroll
         for (int m = 0; m < M; m++) {
 #pragma unroll
@@ -238,7 +240,8 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP, (bwd_shape<T, D>::blocks(KE
     unsigned char *keep = tiles + (size_t)stages * shape::stage_bytes + warp * 16 * M * (N / 8);
 
     /* 1  which rows: a tile of the sequence, part of their columns, head (of keys: group) and sample */
-    const int n_tiles = (f.sq + rows - 1) / rows, n_heads = KEYS ? f.groups : f.groups * f.r;
+    const int n_rows = KEYS ? f.sk : f.sq, n_tiles = (n_rows + rows - 1) / rows,
+              n_heads = KEYS ? f.groups : f.groups * f.r;
     unsigned block = blockIdx.x;
     const int tile_at = (int)(block % (unsigned)n_tiles), part = (int)(block / (unsigned)n_tiles % parts);
     const int head = (int)(block / (unsigned)(n_tiles * parts)) % n_heads;
@@ -251,13 +254,14 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP, (bwd_shape<T, D>::blocks(KE
     x.begin(r0);
 
     /* 2  which tiles: of keys' queries those of all heads of the group, one head after the other */
+    const int offset = x.sample.offset;
     int begin = 0, end = KEYS ? f.sq : x.sample.n_keys;
-    if (KEYS && f.causal) begin = first / N * N;
-    if (KEYS && f.window && first + rows < end - f.window) end = first + rows + f.window;
+    if (KEYS && f.causal && first > offset) begin = (first - offset) / N * N;
+    if (KEYS && f.window && first + rows - offset < end - f.window) end = first + rows - offset + f.window;
     if (!KEYS) begin = flash_least_key(f, x.sample, x.i_b, first, first + rows) / N * N;
-    if (!KEYS && f.causal && first + rows < end) end = first + rows;
-    int n = KEYS ? f.r : 1;                      /* heads to go through */
-    if (KEYS && first >= x.sample.n_keys) n = 0; /* they pad */
+    if (!KEYS && f.causal && first + rows + offset < end) end = first + rows + offset;
+    int n = KEYS ? f.r : 1;                                        /* heads to go through */
+    if (begin >= end || (KEYS && first >= x.sample.n_keys)) n = 0; /* they see nothing, or pad */
 
     auto load = [&](T *to, int n_rows, const flash_view &from, int at, int limit, int r) {
         flash_load<T, D>(to, n_rows, flash_strip_of<T>(from, at, limit, x.i_b, x.g, r), f.d, f.packs,
@@ -295,11 +299,11 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP, (bwd_shape<T, D>::blocks(KE
         const T *y0 = (const T *)(tiles + (size_t)stage * shape::stage_bytes), *y1 = y0 + N * ld;
         if (!x.apart(at, columns_of(stage))) {
             if (f.mask.drop) {
-                uint64_t s = (uint64_t)f.mask.s_global, e = tx_dropout_head(&f.mask, x.i_b, x.g * f.r + r);
+                uint64_t s = (uint64_t)f.mask.s_global;
                 if (KEYS)
-                    flash_keep<16 * M>(keep, N, f.mask, e + (uint64_t)at * s + (uint64_t)x.own, s);
+                    flash_keep<16 * M>(keep, N, f.mask, flash_element(f, x.i_b, x.g * f.r + r, at + offset, x.own), s);
                 else
-                    flash_keep<N>(keep, 16 * M, f.mask, e + (uint64_t)x.own * s + (uint64_t)at, s);
+                    flash_keep<N>(keep, 16 * M, f.mask, flash_element(f, x.i_b, x.g * f.r + r, x.own + offset, at), s);
             }
             x.step(x0 + warp * 16 * M * ld, x1 + warp * 16 * M * ld, y0, y1, at, part * C, columns_of(stage),
                    f.mask.drop ? keep : nullptr, flash_slope(f, x.g * f.r + r));
@@ -329,7 +333,7 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP, (bwd_shape<T, D>::blocks(KE
     auto store = [&](const T *from, const flash_view &to) {
         if (wide > 0)
             flash_store<T, D>(from, 16 * M, wide, f.packs, { lane_id(), WARP }, [&](int i) -> T * {
-                return x.own + i < f.sq ? flash_at<T>(to, x.own + i, x.i_b, x.g, KEYS ? 0 : r0) + part * C : nullptr;
+                return x.own + i < n_rows ? flash_at<T>(to, x.own + i, x.i_b, x.g, KEYS ? 0 : r0) + part * C : nullptr;
             });
     };
     store(mine0, KEYS ? f.dk : f.dq);
@@ -339,14 +343,14 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP, (bwd_shape<T, D>::blocks(KE
 template <class T, int D, bool KEYS> static tx_status launch(const tx_ctx *c, const flash_call *f)
 {
     typedef bwd_shape<T, D> shape;
-    int warps = FLASH_WARPS, stages = 2;
-    while (warps > 1 && (shape::bytes(warps, stages) > flash_shared_limit(c) || warps / 2 * 16 * shape::M >= f->sq))
+    int warps = FLASH_WARPS, stages = 2, n = KEYS ? f->sk : f->sq;
+    while (warps > 1 && (shape::bytes(warps, stages) > flash_shared_limit(c) || warps / 2 * 16 * shape::M >= n))
         warps /= 2;
     if (shape::bytes(warps, stages) > tx__gpu_of(c)->shared_bytes) stages = 1;
     size_t bytes = shape::bytes(warps, stages);
     if (bytes > tx__gpu_of(c)->shared_bytes) return flash_does_not_fit(c, f->d);
     int rows = warps * 16 * shape::M;
-    int64_t blocks = (int64_t)((f->sq + rows - 1) / rows) * (D / shape::C) * f->b * f->groups * (KEYS ? 1 : f->r);
+    int64_t blocks = (int64_t)((n + rows - 1) / rows) * (D / shape::C) * f->b * f->groups * (KEYS ? 1 : f->r);
     GPU_TRY(GPU_ALLOW_SHARED((flash_bwd_kernel<T, D, KEYS>), bytes));
     GPU_LAUNCH(tx__gpu_compute(c), (unsigned)blocks, (unsigned)(warps * tx__gpu_of(c)->warp), bytes,
                (flash_bwd_kernel<T, D, KEYS>), *f, stages);

@@ -42,18 +42,25 @@ template <class T, int D> __global__ void __launch_bounds__(FLASH_WARPS *WARP) f
 
     flash_rows<T, D, M, N> x;
     const float slope = flash_slope(f, head);
-    x.begin([&](int i) { return flash_seen(f, sample, i_b, own + i); }, [&](int) { return slope; },
-            flash_sink<T>(f, head));
+    auto seen = [&](int i) {
+        flash_range keys = flash_seen(f, sample, i_b, own + i);
+        if (f.causal && own + i < f.sq) keys.hi = own + i + sample.offset + 1; /* which biases count from */
+        return keys;
+    };
+    x.begin(
+        seen, [&](int) { return slope; }, flash_sink<T>(f, head));
+    if (begin >= end) { /* what has been asked for must not come later than the result */
+        copies_wait();
+        __syncthreads();
+    }
     for (int k0 = begin; k0 < end; k0 += N) {
         typename X::acc s[M][N / 16];
         copies_wait();
         __syncthreads();
         load(v, f.v, k0);
-        if (f.mask.drop) {
-            uint64_t s_global = (uint64_t)f.mask.s_global;
-            uint64_t e = tx_dropout_head(&f.mask, i_b, head) + (uint64_t)(own + sample.offset) * s_global;
-            flash_keep<N>(keep, 16 * M, f.mask, e + (uint64_t)k0, s_global);
-        }
+        if (f.mask.drop)
+            flash_keep<N>(keep, 16 * M, f.mask, flash_element(f, i_b, head, own + sample.offset, k0),
+                          (uint64_t)f.mask.s_global);
         x.scores(s, mine, k, k0, f, f.mask.drop ? keep : nullptr);
         copies_wait();
         __syncthreads();
@@ -68,7 +75,7 @@ template <class T, int D> __global__ void __launch_bounds__(FLASH_WARPS *WARP) f
 #pragma unroll
         for (int i = 0; i < X::n; i++) {
             int at = X::row_of(i), row = own + m * 16 + X::row(i);
-            by[m][at] = f.keep_scale / x.sum[m][at];
+            by[m][at] = x.sum[m][at] > 0 ? f.keep_scale / x.sum[m][at] : 0; /* 0: it sees nothing */
             if (f.lse && row < f.sq && X::column(i) == 0)
                 f.lse[((int64_t)i_b * heads + head) * f.sq + row] = x.most[m][at] * (float)LN2 + logf(x.sum[m][at]);
         }

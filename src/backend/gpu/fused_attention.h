@@ -2,7 +2,8 @@
  * themselves where *done is false. That is so in the modules that are not for CUDA, without cuDNN, and of all cases but
  *
  *      values bf16 or fp16, 128 positions or more, d a multiple of 8 up to 128, addresses and strides of 16 bytes
- *      queries and keys of the same positions, no past, no first_key; causal, or with n_keys, or neither
+ *      queries and keys of the same positions, all of a sequence's, no past, no first_key; causal, or with n_keys, or
+ *      neither
  *      a log-sum-exp that backward will want
  *      no dropout: cuDNN draws from a generator of its own, and our masks are functions of global coordinates
  *      no biases of positions (alibi), no window, softcap and sinks

@@ -2,8 +2,8 @@
 #ifndef TX_BACKEND_GPU_FUSED_ATTENTION_CASE_H
 #define TX_BACKEND_GPU_FUSED_ATTENTION_CASE_H
 
+#include "backend/backend.h"
 #include "backend/gpu/cudnn_sdpa.h"
-#include "backend/ops.h"
 
 #include <string.h>
 
@@ -25,7 +25,7 @@ static inline ask ask_fwd(const tx_attention_fwd_args *a)
     k.first_key = a->first_key;
     k.n_keys = a->n_keys;
     k.causal = a->causal;
-    k.past = a->past.n.data != NULL;
+    k.past = a->past.n.data != NULL || TX__SEQ_PART_OF(a).is;
     k.dropout = a->mask.drop > 0;
     k.alibi = a->alibi.n_heads > 0;
     k.kind = a->kind.window || a->kind.softcap > 0 || tx_has_sink(&a->kind);
@@ -47,6 +47,7 @@ static inline ask ask_bwd(const tx_attention_bwd_args *a)
     k.first_key = a->first_key;
     k.n_keys = a->n_keys;
     k.backward = true;
+    k.past = TX__SEQ_PART_OF(a).is;
     k.causal = a->causal;
     k.dropout = a->mask.drop > 0;
     k.alibi = a->alibi.n_heads > 0;

@@ -25,10 +25,11 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) max_logits_kernel(flash_cal
     const int head = (int)(blockIdx.x / (unsigned)n_tiles) % heads, i_b = (int)(blockIdx.x / (unsigned)n_tiles) / heads;
     const int g = head / f.r, r = head % f.r;
     const flash_sample sample = flash_sample_of(f, i_b);
-    const int n_queries = f.n_keys ? sample.n_keys : f.sq; /* the others pad */
+    int n_queries = f.n_keys ? f.n_keys[i_b] - f.q_at : f.sq; /* the others pad */
+    n_queries = n_queries < f.sq ? n_queries : f.sq;
     const int begin = flash_least_key(f, sample, i_b, first, first + rows) / N * N;
     int end = sample.n_keys;
-    if (f.causal && first + rows < end) end = first + rows;
+    if (f.causal && first + rows + sample.offset < end) end = first + rows + sample.offset;
     if (first >= n_queries) return; /* the whole block */
 
     flash_load<T, D>(q, rows, flash_strip_of<T>(f.q, first, f.sq, i_b, g, r), f.d, f.packs, { me, n_threads });
@@ -63,6 +64,7 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) max_logits_kernel(flash_cal
             }
         }
     }
+    copies_wait(); /* of queries that see no key */
     most = warp_max(most);
     int bits;
     memcpy(&bits, &most, sizeof bits);

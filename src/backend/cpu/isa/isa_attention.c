@@ -402,13 +402,13 @@ static void transpose(const tx__attn *a, float *dst, float *src)
 /* How many keys query i of this call sees. */
 static inline int64_t n_seen(const tx__attn *a, int64_t i)
 {
-    return a->causal ? i + 1 + a->q0 : a->sk;
+    return a->causal ? max(0, min(i + 1 + a->q0, a->sk)) : a->sk;
 }
 
 /* The first key that query i sees. */
 static inline int64_t first_seen(const tx__attn *a, int64_t i)
 {
-    int64_t first = a->first_key ? a->first_key[i * a->first_key_s] : 0;
+    int64_t first = a->first_key ? max(0, a->first_key[i * a->first_key_s] - a->first_key_at) : 0;
     return a->window ? max(first, i + a->q0 - a->window) : first;
 }
 
@@ -509,7 +509,8 @@ typedef struct so_far {
 } so_far;
 
 /* Scores p become exp(score - max); max and sum of the rows so far are updated and o is rescaled to the new max. Blocks
- * before a row's first key leave ones behind, which the first real score rescales to exactly 0. */
+ * before a row's first key leave ones behind, which the first real score rescales to exactly 0; a row without any keeps
+ * MASKED as its maximum. */
 static void online_softmax(const block *b, float *p, so_far w, float *o, int64_t ld)
 {
     const int64_t rows = b->rows;
@@ -568,10 +569,12 @@ static void fwd_block(const tx__attn *a, const float *packed, float *work, int64
         multiply_by_query(a, (extent){ b.off, rows, b.n }, p, v + first / per_unit(a) * ld, o);
     }
     for (int64_t i = 0; i < rows; i++) {
-        const float factor = 1.0f / w.sum[i];
+        const bool sees = w.max[i] > MASKED;
+        const float factor = sees ? 1.0f / w.sum[i] : 1;
+        if (!sees) memset(o + i * ld, 0, (size_t)ld * sizeof *o);
 #pragma omp simd
         for (int64_t x = 0; x < ld; x++) o[i * ld + x] *= factor;
-        if (a->lse) a->lse[i0 + i] = w.max[i] + logf(w.sum[i]);
+        if (a->lse) a->lse[i0 + i] = sees ? w.max[i] + logf(w.sum[i]) : -INFINITY;
     }
     scatter(a, a->o, (row_range){ i0 * a->o_s, a->o_s, rows }, o, 1.0f);
 }
@@ -641,7 +644,7 @@ void tx__k(attn_fwd_few)(const tx__attn *a, float *work)
             for (int64_t x = 0; x < a->d; x++) o[x] += w * v[x];
         }
         store(a, a->o, i * a->o_s, a->d, o);
-        if (a->lse) a->lse[i] = max + logf(sum);
+        if (a->lse) a->lse[i] = max > MASKED ? max + logf(sum) : -INFINITY;
     }
 }
 

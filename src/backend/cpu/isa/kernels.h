@@ -126,17 +126,17 @@ typedef struct tx__attn {
     void *o;
     const void *q, *k, *v;
     int64_t o_s, q_s, k_s, v_s;
-    int64_t sq, sk, d; /* sk: keys that the last query sees */
-    int64_t q0;        /* position of query 0 */
+    int64_t sq, sk, d; /* sk: keys that there are */
+    int64_t q0;        /* position of query 0, counted from key 0; of a part it may be below 0 */
     float slope;       /* of the head's biases of positions; 0: none */
     float scale;
     bool causal;
     const tx__drop *drop; /* NULL: none */
     uint64_t e, e_row;
-    const int32_t *first_key; /* of query 0, NULL: 0 for all */
-    int64_t first_key_s;
-    int64_t window; /* 0: all before it */
-    float softcap;  /* 0: none */
+    const int32_t *first_key;          /* of query 0, NULL: 0 for all */
+    int64_t first_key_s, first_key_at; /* what first_key counts key 0 as */
+    int64_t window;                    /* 0: all before it */
+    float softcap;                     /* 0: none */
     bool has_sink;
     float sink;
     /* backward; o and lse are inputs there */
