@@ -55,6 +55,12 @@ static const struct {
     { GOOD A2A(2) "--world-size 3",
       "world size (3) is not divisible by --tensor-model-parallel-size 1 times --pipeline-model-parallel-size 1 times "
       "--context-parallel-size 2; try --world-size 2 or 4" },
+    { GOOD A2A(4) "--curriculum-schedule fixed_linear --curriculum-min-difficulty 8 --curriculum-max-difficulty 64 "
+                  "--curriculum-total-step 8 --curriculum-difficulty-step 2",
+      "--context-parallel-size 4: --curriculum-schedule has 14 tokens from iteration 1 on, which are not divisible by "
+      "4: give other lengths, such as --curriculum-difficulty-step 4, or leave one of them out" },
+    { GOOD "--context-parallel-size 2 --cp-comm-type ring",
+      "--cp-comm-type ring is unknown; allowed: p2p, a2a, allgather or a2a+p2p" },
     { GOOD "--context-parallel-size 4 --cp-comm-type a2a+p2p",
       "--cp-comm-type a2a+p2p: --hierarchical-context-parallel-sizes are two numbers of at least 2, of ranks that "
       "exchange heads and of rows in the ring, whose product is --context-parallel-size 4" },
@@ -66,12 +72,6 @@ static const struct {
       "--num-attention-heads and 12 key and value heads" },
     { GOOD A2A(2) "--hierarchical-context-parallel-sizes 2 2",
       "--hierarchical-context-parallel-sizes: it belongs to --context-parallel-size with --cp-comm-type a2a+p2p" },
-    { GOOD A2A(4) "--curriculum-schedule fixed_linear --curriculum-min-difficulty 8 --curriculum-max-difficulty 64 "
-                  "--curriculum-total-step 8 --curriculum-difficulty-step 2",
-      "--context-parallel-size 4: --curriculum-schedule has 14 tokens from iteration 1 on, which are not divisible by "
-      "4: give other lengths, such as --curriculum-difficulty-step 4, or leave one of them out" },
-    { GOOD "--context-parallel-size 2 --cp-comm-type ring",
-      "--cp-comm-type ring is unknown; allowed: p2p, a2a, allgather or a2a+p2p" },
     { GOOD A2A(2) "--num-experts 4",
       "--context-parallel-size 2: layers with experts see whole samples: leave it out, or --num-experts" },
 };

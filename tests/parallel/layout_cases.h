@@ -66,7 +66,6 @@ static const axis_choice context_choices[] = { { "-", "" },
                                                { "gather4", "--context-parallel-size 4 --cp-comm-type allgather" },
                                                { "both4", "--context-parallel-size 4 --cp-comm-type a2a+p2p "
                                                           "--hierarchical-context-parallel-sizes 2 2" } };
-static const int context_sizes[] = { 1, 2, 4, 2, 4, 2, 4, 4 };
 static const axis_choice schedule_choices[] = { { "1f1b", "" },
                                                 { "interleaved", "--num-layers-per-virtual-pipeline-stage 1" },
                                                 { "gpipe", "--pipeline-schedule gpipe" },
@@ -331,7 +330,8 @@ static inline bool are_passed_by(const char *model, int routing)
 /* Whether a layout's ranks divide positions so; models have 4 heads or more, which Ulysses' ranks divide. */
 static inline bool divide_positions(sizes l, int choice)
 {
-    int n = context_sizes[choice];
+    static const int each[] = { 1, 2, 4, 2, 4, 2, 4, 4 };
+    int n = each[choice];
     return l.dp % n == 0 && (l.tp * (choice == 7 ? 2 : n) <= 4 || (choice > 2 && choice < 7));
 }
 
