@@ -271,7 +271,7 @@ __device__ static inline void read_row(const backward<T, X> &a, int64_t row, int
 
 /* A thread's columns of a row on the way to dx: g = dy gamma, xhat, and its shares of Σ g and Σ g xhat. */
 struct row_terms {
-    float g[OWN], xhat[OWN], sum_g, sum_gx;
+    float g[OWN], xhat[OWN], sum_g, sum_gx, rs;
 };
 
 /* Its sums for gamma and beta, all rows'. */
@@ -291,15 +291,16 @@ __device__ static inline void add_row(const row_values<T, X> &r, const float *ga
         t->xhat[k] = xhat;
         t->g[k] = g;
     }
+    t->rs = r.rs;
 }
 
 /* With the whole row's sums in t.   @dres read where there is one */
 template <class T, class X>
-__device__ static inline void write_row(const backward<T, X> &a, int64_t row, int j, float rs, const row_terms &t,
+__device__ static inline void write_row(const backward<T, X> &a, int64_t row, int j, const row_terms &t,
                                         const row_words<X> &dres)
 {
-    float d[OWN], mean_g = a.mu ? t.sum_g / (float)a.h : 0, mean_gx = mean_of(a, row, rs, t.sum_gx);
-    for (int k = 0; k < OWN; k++) d[k] = rs * (t.g[k] - mean_g - t.xhat[k] * mean_gx);
+    float d[OWN], mean_g = a.mu ? t.sum_g / (float)a.h : 0, mean_gx = mean_of(a, row, t.rs, t.sum_gx);
+    for (int k = 0; k < OWN; k++) d[k] = t.rs * (t.g[k] - mean_g - t.xhat[k] * mean_gx);
     for (int k = 0; k < OWN && a.dres; k++) d[k] += value_of(dres, k);
     store_floats<OWN>(a.dx + row * a.h + j, d);
 }
@@ -326,7 +327,7 @@ template <class T, class X> __global__ void GPU_BLOCK_MOST(1024) norm_bwd_own_ke
         block_sum2(&t.sum_g, &t.sum_gx);
         if (!in) continue;
         if (!ahead && a.dres) read_words(&dres, a.dres + row * h + j);
-        write_row(a, row, j, now.rs, t, dres);
+        write_row(a, row, j, t, dres);
     }
     if (!in) return;
     float *mine = a.part + (int64_t)blockIdx.x * h;
@@ -376,7 +377,7 @@ template <class T, class X> __global__ void norm_bwd_short_kernel(backward<T, X>
             t.sum_g += shfl_xor(t.sum_g, m);
             t.sum_gx += shfl_xor(t.sum_gx, m);
         }
-        if (in) write_row(a, row, j, now.rs, t, dres);
+        if (in) write_row(a, row, j, t, dres);
     }
     float *mine = a.part + (int64_t)blockIdx.x * h;
     add_groups(mine, sums.dgamma, lanes, h);
