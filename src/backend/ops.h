@@ -18,7 +18,7 @@ TX_DEVICE_CODE static inline int64_t tx_position_of(const tx_position_runs *r, i
 }
 static inline tx_position_runs tx_positions_from(const tx_position_runs *r, int64_t i)
 {
-    if (i >= r->turn) return (tx_position_runs){ .first = tx_position_of(r, i) };
+    if (i >= r->turn) return (tx_position_runs){ .first = tx_position_of(r, i), .turn = 0, .jump = 0 };
     return (tx_position_runs){ .first = r->first + i, .turn = r->turn - i, .jump = r->jump };
 }
 static inline int64_t tx_position_row(const tx_position_runs *r, int64_t n, int64_t p)
