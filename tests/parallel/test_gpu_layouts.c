@@ -45,6 +45,11 @@ static const char *const cases[] = {
     "1x2x2 one zbh1 stage2 mixtral",
     "1x1x2 one chunks-host dropout stage3",
     "1x2x1 one chunks-host llama uniform",
+    "1x1x2 ring2 dropout",
+    "1x1x4 both4 llama dropout",
+    "2x1x2 ulysses2 sequence windows",
+    "1x1x2 gather2 documents stage2",
+    "1x1x4 ring4 alibi selective",
 };
 enum { FEW = 4, STEPS = 3 };
 
