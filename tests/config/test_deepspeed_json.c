@@ -49,6 +49,7 @@ static const struct set {
 } sets[] = {
     { "{\"train_batch_size\": 8}", "global_batch_size", "8" },
     { "{\"train_micro_batch_size_per_gpu\": 2}", "micro_batch_size", "2" },
+    { "{\"sequence_parallel_size\": 1}", "ds_sequence_parallel_size", "1" },
     { "{\"gradient_accumulation_steps\": 3}", "global_batch_size", "6" },
     { "{\"gradient_accumulation_steps\": 3.0}", "global_batch_size", "6" },
     { "{\"optimizer\": {\"type\": \"Adam\"}}", "optimizer", "adam" },

@@ -92,8 +92,8 @@ enum { N_SIZES = sizeof sizes / sizeof *sizes };
 static const char *const kept[] = {
     "--ds-sequence-parallel-fpdt-offloading",
     "--ds-sequence-parallel-fpdt-offloading --checkpoint-activations --checkpoint-in-cpu",
-    "--ds-sequence-parallel-fpdt-offloading --ds-sequence-parallel-fpdt-nvme-path @ --checkpoint-activations "
-    "--checkpoint-in-cpu",
+    ("--ds-sequence-parallel-fpdt-offloading --ds-sequence-parallel-fpdt-nvme-path @ --checkpoint-activations "
+     "--checkpoint-in-cpu"),
     "--recompute-activations",
     "--checkpoint-activations --checkpoint-num-layers 2",
     "--recompute-granularity full --recompute-method block --recompute-num-layers 3",

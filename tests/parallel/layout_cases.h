@@ -135,8 +135,9 @@ static const axis_choice model_choices[] = {
     { "z-loss", "--num-attention-heads 4 --z-loss-weight 0.1" },
     { "neox", "--num-attention-heads 4 --parallel-residual two_norms --use-rotary-position-embeddings "
               "--untie-embeddings-and-output-weights --residual-scale 0.7" },
+    /* not --relu, whose derivative jumps: one number that is 0 but for rounding is then as much as a gradient */
     { "phi", "--num-attention-heads 4 --parallel-residual one_norm --untie-embeddings-and-output-weights --output-bias "
-             "--disable-attention-bias --disable-norm-bias --relu" },
+             "--disable-attention-bias --disable-norm-bias --squared-relu" },
     { "gemma2", "--num-attention-heads 8 --num-key-value-heads 4 --norm-placement both --gated-activation gelu_tanh "
                 "--normalization rmsnorm --disable-bias-linear --use-rotary-position-embeddings --embedding-scale 6 "
                 "--final-logit-softcap 3" },
@@ -365,6 +366,7 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == LAYOUT && b == EXPERTS && k) return divide_experts(layouts[i], k);
     if (a == SEQUENCE && b == CHUNKS && k) return !i;
     if (a == CONTEXT && b == CHUNKS && k) return !i;
+    if (a == SCHEDULE && b == CHUNKS && k) return i != ZBH1;
     if (a == CHUNKS && b == EXPERTS && k) return !i;
     if (a == CHUNKS && b == MODEL && i) return are_in_chunks(axes[MODEL].choice[k].flags);
     if (a == CHUNKS && b == ROUTING && i) return k != 1;
