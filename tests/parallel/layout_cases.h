@@ -170,7 +170,7 @@ static const axis_choice dtype_choices[] = { { "fp32", "" },
 static const axis_choice optimizer_choices[] = {
     { "adam", "" },
     { "sgd", "--optimizer sgd --lr 5e-2 --min-lr 5e-3" },
-    { "nesterov", "--optimizer sgd --sgd-nesterov --lr 5e-2 --min-lr 5e-3" },
+    { "nesterov", "--optimizer sgd --sgd-nesterov --lr 1e-2 --min-lr 1e-3" },
     { "adam-l2", "--no-decoupled-weight-decay" },
     { "adagrad", "--optimizer adagrad --lr 5e-3 --min-lr 5e-4" },
     { "lion", "--optimizer lion --lr 1e-4 --min-lr 1e-5" },
