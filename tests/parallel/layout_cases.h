@@ -99,7 +99,7 @@ static const axis_choice sums_choices[] = { { "-", "" },
 static const axis_choice dropout_choices[] = { { "-", "--hidden-dropout 0 --attention-dropout 0" },
                                                { "dropout", "--hidden-dropout 0.1 --attention-dropout 0.1" } };
 static const axis_choice ramp_choices[] = { { "-", NULL }, { "ramp-up", NULL } };
-enum { ONE_CYCLE = 1 };
+enum { ONE_CYCLE = 1, DECOUPLED };
 static const axis_choice rate_choices[] = { { "-", NULL }, { "one-cycle", NULL }, { "decoupled", NULL } };
 static const axis_choice layers_choices[] = { { "even", NULL }, { "uneven", NULL } };
 /* Rows of the last are so many that all but the first tensor rank's are padding. */
@@ -373,7 +373,8 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == EXPERTS && b == MODEL && i) return strstr(axes[MODEL].choice[k].flags, "--num-experts") != NULL;
     if (a == LAYOUT && b == STAGE && k > 3) return layouts[i].dp % 2 == 0;
     if (a == EXPERTS && b == STAGE && k > 3) return i == 0;
-    if (a == EXPERTS && b == DTYPE && i) return !k; /* as their models */
+    if (a == EXPERTS && b == DTYPE && i) return !k;           /* as their models */
+    if (a == RATE && b == DTYPE && i == DECOUPLED) return !k; /* larger rates magnify what two bytes round */
     if (a == SCHEDULE && b == LAYERS && k) return i != INTERLEAVED;
     if (a == SCHEDULE && b == MICRO && k) return i != INTERLEAVED;
     if (a == RAMP && b == MICRO && k) return !i;
