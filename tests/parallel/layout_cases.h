@@ -378,6 +378,8 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == SCHEDULE && b == LAYERS && k) return i != INTERLEAVED;
     if (a == SCHEDULE && b == MICRO && k) return i != INTERLEAVED;
     if (a == RAMP && b == MICRO && k) return !i;
+    /* sums over rows of ranks round each time: test_mics has them */
+    if (a == DTYPE && b == STAGE && i) return !strstr(stage_choices[k].flags, "--mics");
     if (a == STAGE && b == BUCKETS && k) return i > 0;
     if (a == STAGE && b == OFFLOAD && k) return i >= 3 || (i > 0 && !strstr(offload_choices[k].flags, "-param "));
     if (a == STAGE && b == STAYS && k) return i >= 3;
