@@ -66,6 +66,11 @@ tx_tensor tx_push3(tx_arena *a, tx_dtype t, int64_t d0, int64_t d1, int64_t d2)
     return tx_tensor3(tx_arena_push(a, (size_t)(d0 * d1 * d2) * tx_dtype_size(t)), t, d0, d1, d2);
 }
 
+tx_tensor tx_push_like(tx_arena *a, tx_dtype t, tx_tensor x)
+{
+    return tx_tensor_of(tx_push1(a, t, tx_numel(x)).data, t, x.n_dims, x.dim);
+}
+
 int64_t tx_numel(tx_tensor x)
 {
     int64_t n = 1;

@@ -28,20 +28,12 @@ typedef struct parts {
     tx_tensor q, k, v, qk; /* [s, b, groups, r, d], twice [s, b, groups, d], [s, b, groups, r + 1, d] */
 } parts;
 
-static tx_tensor one_a_group(tx_tensor x)
-{
-    x.n_dims = 4;
-    x.dim[3] = x.dim[4];
-    x.stride[3] = 1;
-    return x;
-}
-
 static parts cut(const tx_attention *w, tx_tensor qkv)
 {
     int64_t r = w->n_heads / w->n_groups;
     return (parts){ .q = heads(w, qkv, r + 2, 0, r),
-                    .k = one_a_group(heads(w, qkv, r + 2, r, 1)),
-                    .v = one_a_group(heads(w, qkv, r + 2, r + 1, 1)),
+                    .k = tx_one_a_group(heads(w, qkv, r + 2, r, 1)),
+                    .v = tx_one_a_group(heads(w, qkv, r + 2, r + 1, 1)),
                     .qk = heads(w, qkv, r + 2, 0, r + 1) };
 }
 

@@ -125,11 +125,6 @@ static tx_status to(tx_ctx *c, tx_tensor y, tx_tensor x)
     return TX_OK;
 }
 
-static tx_tensor push_like(tx_ctx *c, tx_dtype t, tx_tensor x)
-{
-    return tx_tensor_of(tx_push1(&c->acts, t, tx_numel(x)).data, t, x.n_dims, x.dim);
-}
-
 /* ---- forward ---- */
 
 tx_status tx_chunked_attention_fwd(tx_ctx *c, const tx_chunks *a, const tx_attention_fwd_args *call,
@@ -145,9 +140,9 @@ tx_status tx_chunked_attention_fwd(tx_ctx *c, const tx_chunks *a, const tx_atten
     tx_tensor sum = call->o, part = { 0 }, part_lse = { 0 };
     TX_TRY(keep_kv(c, a, call->k, call->v));
     if (begin < a->first) {
-        if (wide != t) sum = push_like(c, wide, call->o);
-        part = push_like(c, t, call->o);
-        part_lse = push_like(c, wide, call->lse);
+        if (wide != t) sum = tx_push_like(&c->acts, wide, call->o);
+        part = tx_push_like(&c->acts, t, call->o);
+        part_lse = tx_push_like(&c->acts, wide, call->lse);
     }
     for (int64_t j = begin; j <= a->first; j += a->how.positions) {
         size_t pair = tx_arena_mark(&c->acts);
@@ -209,7 +204,7 @@ tx_status tx_chunked_attention_bwd(tx_ctx *c, const tx_chunks *a, const tx_atten
     size_t mark = tx_arena_mark(&c->acts);
     tx_dtype t = call->q.dtype, wide = tx_wide(t);
     int64_t begin = first_seen(a, a->first, call->kind.window);
-    tx_tensor dq = push_like(c, wide, call->q), some_dq = push_like(c, t, call->q);
+    tx_tensor dq = tx_push_like(&c->acts, wide, call->q), some_dq = tx_push_like(&c->acts, t, call->q);
     for (int64_t j = begin; j <= a->first; j += a->how.positions) {
         size_t pair = tx_arena_mark(&c->acts);
         bool own = j == a->first;

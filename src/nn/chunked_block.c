@@ -58,11 +58,6 @@ tx_status tx_chunked_block_fwd(tx_ctx *c, const tx_block *w, tx_chunks *a, tx_ch
     return TX_OK;
 }
 
-static tx_tensor push_like(tx_ctx *c, tx_tensor x)
-{
-    return tx_push3(&c->acts, x.dtype, x.dim[0], x.dim[1], x.dim[2]);
-}
-
 /* d of the chunk. Its output, which is computed again with the rest, nobody reads. */
 static tx_status chunk_bwd(tx_ctx *c, const tx_block *w, const tx_chunks *a, const tx_block_call *k)
 {
@@ -70,9 +65,9 @@ static tx_status chunk_bwd(tx_ctx *c, const tx_block *w, const tx_chunks *a, con
     tx_block_saved saved;
     size_t mark = tx_arena_mark(&c->acts);
     begin(&t, a, k);
-    t.call.y = push_like(c, t.call.x);
+    t.call.y = tx_push_like(&c->acts, t.call.x.dtype, t.call.x);
     if (a->x.data) {
-        t.call.x = push_like(c, t.call.x);
+        t.call.x = tx_push_like(&c->acts, t.call.x.dtype, t.call.x);
         TX_TRY(tx_chunk_fetch(c, a, t.call.x, a->x, a->first));
     }
     TX_TRY(tx_block_fwd(c, w, &saved, &t.call));

@@ -30,6 +30,15 @@ typedef struct tx_core_attention {
     tx_core_part part;             /* of tx_core_attention_fwd and _bwd */
 } tx_core_attention;
 
+/* Keys or values [s, b, groups, 1, d], as heads are cut, without the dimension of one head. */
+static inline tx_tensor tx_one_a_group(tx_tensor x)
+{
+    x.n_dims = 4;
+    x.dim[3] = x.dim[4];
+    x.stride[3] = 1;
+    return x;
+}
+
 /* On one rank; of some of the layer's heads. What the call's `seen` and `dropout` say is of all positions. */
 tx_status tx_core_attention_fwd(tx_ctx *c, const tx_core_attention *k);
 tx_status tx_core_attention_bwd(tx_ctx *c, const tx_core_attention *k);

@@ -85,12 +85,6 @@ static tx_tensor keys_of(tx_tensor pair, bool second)
     return tx_slice_rows(pair, second ? n : 0, n);
 }
 
-/* As x, new and contiguous. */
-static tx_tensor push_like(tx_arena *a, tx_tensor x, tx_dtype t)
-{
-    return tx_tensor_of(tx_push1(a, t, tx_numel(x)).data, t, x.n_dims, x.dim);
-}
-
 /* A run's log-sum-exps, contiguous: runs lie one after the other. */
 static tx_tensor lse_of(tx_tensor lse, const neighbours *q)
 {
@@ -104,16 +98,19 @@ static tx_tensor rows_of(tx_tensor x, const neighbours *q)
     return tx_slice_rows(x, q->row, q->n);
 }
 
-/* The call of a run of queries and of keys that begin with position `at`.   @has_sink of all calls of these queries
- * one */
-static tx_core_attention call_of(const tx_core_attention *k, const neighbours *q, int64_t at, bool has_sink)
+/* The call of a run of queries and of some keys and values of a pair.   @has_sink of all calls of these queries one */
+static tx_core_attention call_of(const tx_core_attention *k, const neighbours *q, tx_tensor pair,
+                                 const neighbours *keys, bool has_sink)
 {
     tx_core_attention y = { .w = k->w,
                             .call = k->call,
                             .first_head = k->first_head,
                             .q = rows_of(k->q, q),
+                            .k = rows_of(keys_of(pair, false), keys),
+                            .v = rows_of(keys_of(pair, true), keys),
+                            .o = rows_of(k->o, q),
                             .lse = lse_of(k->lse, q),
-                            .part = { .is = true, .q_at = q->at, .k_at = at, .without_sink = !has_sink } };
+                            .part = { .is = true, .q_at = q->at, .k_at = keys->at, .without_sink = !has_sink } };
     return y;
 }
 
@@ -159,10 +156,8 @@ static tx_status add_block(tx_ctx *c, const ring *r, tx_tensor pair, int owner, 
         for (int j = 0; j < theirs.n; j++) {
             const neighbours *q = &r->own.run[i], *keys = &theirs.run[j];
             if (!sees(k->w, q, keys)) continue;
-            tx_core_attention y = call_of(k, q, keys->at, owner == r->rank && i == j);
+            tx_core_attention y = call_of(k, q, pair, keys, owner == r->rank && i == j);
             tx_tensor lse = y.lse;
-            y.k = rows_of(keys_of(pair, false), keys);
-            y.v = rows_of(keys_of(pair, true), keys);
             y.o = tx_slice_rows(room->part, 0, q->n);
             y.lse = tx_tensor_of(room->lse.data, lse.dtype, 4, lse.dim);
             TX_TRY(tx_core_attention_fwd(c, &y));
@@ -186,9 +181,9 @@ tx_status tx__ring_fwd(tx_ctx *c, const tx_core_attention *k)
     size_t mark = tx_arena_mark(&c->scratch);
     tx_dtype t = k->q.dtype;
     tx_tensor pair[] = { push_pair(&c->scratch, &r, t, r.s), push_pair(&c->scratch, &r, t, r.s) };
-    const fwd_room room = { .o = push_like(&c->scratch, k->o, tx_wide(t)),
-                            .part = push_like(&c->scratch, rows_of(k->o, &r.own.run[0]), t),
-                            .lse = push_like(&c->scratch, lse_of(k->lse, &r.own.run[0]), k->lse.dtype) };
+    const fwd_room room = { .o = tx_push_like(&c->scratch, tx_wide(t), k->o),
+                            .part = tx_push_like(&c->scratch, t, rows_of(k->o, &r.own.run[0])),
+                            .lse = tx_push_like(&c->scratch, k->lse.dtype, lse_of(k->lse, &r.own.run[0])) };
     TX_TRY(pack(c, k, pair[0]));
     TX_RUN(c, fill, .x = room.o, .value = 0);
     TX_RUN(c, fill, .x = k->lse, .value = -INFINITY);
@@ -226,10 +221,7 @@ static tx_status add_gradients(tx_ctx *c, const ring *r, tx_tensor pair, int own
         for (int j = 0; j < theirs.n; j++) {
             const neighbours *q = &r->own.run[i], *keys = &theirs.run[j];
             if (!sees(k->w, q, keys)) continue;
-            tx_core_attention y = call_of(k, q, keys->at, owner == r->rank && i == j);
-            y.k = rows_of(keys_of(pair, false), keys);
-            y.v = rows_of(keys_of(pair, true), keys);
-            y.o = rows_of(k->o, q);
+            tx_core_attention y = call_of(k, q, pair, keys, owner == r->rank && i == j);
             y.d_o = rows_of(k->d_o, q);
             y.dq = tx_slice_rows(room->part, 0, q->n);
             y.dk = keys_of(room->dk_v, false);
@@ -251,8 +243,8 @@ tx_status tx__ring_bwd(tx_ctx *c, const tx_core_attention *k)
     tx_tensor pair[] = { push_pair(&c->scratch, &r, t, r.s), push_pair(&c->scratch, &r, t, r.s) },
               travelling[] = { push_pair(&c->scratch, &r, t, r.s), push_pair(&c->scratch, &r, t, r.s) },
               own = push_pair(&c->scratch, &r, wide, r.s), sum = push_pair(&c->scratch, &r, wide, r.s);
-    const bwd_room room = { .dq = push_like(&c->scratch, k->q, wide),
-                            .part = push_like(&c->scratch, rows_of(k->q, &r.own.run[0]), t),
+    const bwd_room room = { .dq = tx_push_like(&c->scratch, wide, k->q),
+                            .part = tx_push_like(&c->scratch, t, rows_of(k->q, &r.own.run[0])),
                             .dk_v = push_pair(&c->scratch, &r, t, r.own.run[0].n) };
     messages gradients = { .sent = { 0 } };
     TX_TRY(pack(c, k, pair[0]));
@@ -324,10 +316,7 @@ tx_status tx__gathered_fwd(tx_ctx *c, const tx_core_attention *k)
     TX_TRY(gather(c, k, &r, whole));
     for (int i = 0; i < r.own.n; i++) {
         const neighbours *q = &r.own.run[i], keys = seen_by(k->w, &r, q);
-        tx_core_attention y = call_of(k, q, keys.at, true);
-        y.k = rows_of(keys_of(whole, false), &keys);
-        y.v = rows_of(keys_of(whole, true), &keys);
-        y.o = rows_of(k->o, q);
+        tx_core_attention y = call_of(k, q, whole, &keys, true);
         TX_TRY(tx_core_attention_fwd(c, &y));
     }
     tx_arena_pop(&c->scratch, mark);
@@ -347,10 +336,7 @@ tx_status tx__gathered_bwd(tx_ctx *c, const tx_core_attention *k)
     TX_RUN(c, fill, .x = sum, .value = 0);
     for (int i = 0; i < r.own.n; i++) {
         const neighbours *q = &r.own.run[i], keys = seen_by(k->w, &r, q);
-        tx_core_attention y = call_of(k, q, keys.at, true);
-        y.k = rows_of(keys_of(whole, false), &keys);
-        y.v = rows_of(keys_of(whole, true), &keys);
-        y.o = rows_of(k->o, q);
+        tx_core_attention y = call_of(k, q, whole, &keys, true);
         y.d_o = rows_of(k->d_o, q);
         y.dq = rows_of(k->dq, q);
         y.dk = rows_of(keys_of(d, false), &keys);

@@ -144,14 +144,6 @@ static tx_tensor piece_of_all(tx_tensor q, const run *p)
     return q;
 }
 
-static tx_tensor one_a_group(tx_tensor x)
-{
-    x.n_dims = 4;
-    x.dim[3] = x.dim[4];
-    x.stride[3] = 1;
-    return x;
-}
-
 static tx_tensor groups_of(tx_tensor k, int64_t first, int64_t n)
 {
     k.data = (char *)k.data + (size_t)(first * k.stride[2]) * tx_dtype_size(k.dtype);
@@ -162,7 +154,7 @@ static tx_tensor groups_of(tx_tensor k, int64_t first, int64_t n)
 /* Keys of a block, or, as its `second`, values: n groups from the block's group `first` on. */
 static tx_tensor keys_in(tx_tensor block, const run *h, bool second, int64_t first, int64_t n)
 {
-    return one_a_group(in_block(block, h->n + (second ? h->n_groups : 0) + first, n, n));
+    return tx_one_a_group(in_block(block, h->n + (second ? h->n_groups : 0) + first, n, n));
 }
 
 /* [s, b, width, d] at `data`, and in new memory. */
