@@ -74,16 +74,23 @@ static int draw(draws *d, int n)
     return (int)(w[0] % (uint32_t)n);
 }
 
+/* A choice that goes with those drawn before, if there is one. */
+static void draw_axis(draws *d, layout_case *c, int axis)
+{
+    for (int tries = 0; tries == 0 || (tries < 20 && !is_possible(c)); tries++) c->at[axis] = draw(d, axes[axis].n);
+}
+
 /* The stage at first, or most would be the third, which has the most choices. */
 static layout_case draw_side(draws *d, int model)
 {
-    layout_case c = { 0 };
+    layout_case none = { 0 }, c;
     for (int i = 0; i < LENGTH(model_choices); i++)
-        if (!strcmp(models[model].word, model_choices[i].word) && !*models[model].flags) c.at[MODEL] = i;
-    int stage = draw(d, axes[STAGE].n);
+        if (!strcmp(models[model].word, model_choices[i].word) && !*models[model].flags) none.at[MODEL] = i;
+    none.at[STAGE] = draw(d, axes[STAGE].n);
     do {
-        for (int i = 0; i < LENGTH(drawn_axes); i++) c.at[drawn_axes[i]] = draw(d, axes[drawn_axes[i]].n);
-        c.at[STAGE] = stage;
+        c = none;
+        for (int i = 0; i < LENGTH(drawn_axes); i++)
+            if (drawn_axes[i] != STAGE) draw_axis(d, &c, drawn_axes[i]);
     } while (!is_possible(&c) || BATCH % sizes_of(&c).dp);
     return c;
 }
@@ -92,15 +99,16 @@ static layout_case draw_side(draws *d, int model)
 static pair draw_pair(draws *d, int number)
 {
     pair p = { .model = number % LENGTH(models) };
-    p.a = draw_side(d, p.model);
-    do {
-        p.b = draw_side(d, p.model);
-        if (number / LENGTH(models) % 3 < 2) p.b.at[DTYPE] = p.a.at[DTYPE];
-    } while (vocab_of(&p.a) != vocab_of(&p.b) || !memcmp(&p.a, &p.b, sizeof p.a));
-    p.a.at[DROPOUT] = p.b.at[DROPOUT] = draw(d, 2);
-    p.a.at[RATE] = p.b.at[RATE] = number / 2 % axes[RATE].n;
-    do p.a.at[OPTIMIZER] = p.b.at[OPTIMIZER] = draw(d, axes[OPTIMIZER].n);
-    while (!is_possible(&p.a) || !is_possible(&p.b));
+    do { /* all of it: there are sides that no optimizer and rate go with both of */
+        p.a = draw_side(d, p.model);
+        do {
+            p.b = draw_side(d, p.model);
+            if (number / LENGTH(models) % 3 < 2) p.b.at[DTYPE] = p.a.at[DTYPE];
+        } while (vocab_of(&p.a) != vocab_of(&p.b) || !memcmp(&p.a, &p.b, sizeof p.a));
+        p.a.at[DROPOUT] = p.b.at[DROPOUT] = draw(d, 2);
+        p.a.at[RATE] = p.b.at[RATE] = draw(d, axes[RATE].n);
+        p.a.at[OPTIMIZER] = p.b.at[OPTIMIZER] = draw(d, axes[OPTIMIZER].n);
+    } while (!is_possible(&p.a) || !is_possible(&p.b));
     return p;
 }
 
