@@ -385,10 +385,7 @@ static tx_status convert_eps_inside_sqrt(reading *r, const json_t *value)
 static tx_status convert_loss_scale(reading *r, const json_t *value)
 {
     char buf[40];
-    const tx_option *o = option_of(r, "loss-scale");
-    if (json_number_value(value) != 0) return put(r, "loss-scale", tx__ds_text(buf, value), false);
-    if (tx__is_given(r->cfg, o) && !*tx__given(r->bad, o)) return differs_from_flag(r, o, "0, dynamic", false);
-    return TX_OK;
+    return json_number_value(value) != 0 ? put(r, "loss-scale", tx__ds_text(buf, value), false) : TX_OK;
 }
 
 static tx_status convert_scale_power(reading *r, const json_t *value)
@@ -745,9 +742,19 @@ static void note_equation(reading *r)
     r->d->equation = e;
 }
 
-/* DeepSpeed begins at 2^16 where the file says something of a dynamic loss scale, but not this. */
+/* Of a precision of the file's the file alone says the scale: published scripts have a flag beside it that DeepSpeed
+ * does not use. It begins at 2^16 where the file says something of a dynamic scale, but not this. */
 static tx_status settle_loss_scale(reading *r)
 {
+    const tx_option *o = option_of(r, "loss-scale");
+    const tx__origin *from = r->d->from, *fp16 = &from[option_of(r, "fp16") - tx__options],
+                     *half = fp16->key ? fp16 : &from[option_of(r, "bf16") - tx__options];
+    if (half->key && tx__is_given(r->cfg, o) && !*tx__given(r->bad, o) && !from[o - tx__options].key) {
+        r->at = half->at;
+        *tx__given(&r->cfg->given, o) = false;
+        TX_TRY(note(r, "%s: --loss-scale %g is not used, as in DeepSpeed: %s", half->key, r->cfg->loss_scale,
+                    half == fp16 ? "fp16.loss_scale is 0, a dynamic one" : "bf16 has none"));
+    }
     bool left_out = r->fp16_at.line && r->has_scale_key && !r->has_scale_power;
     if (!left_out || !r->fp16 || r->cfg->given.loss_scale || r->cfg->given.initial_loss_scale) return TX_OK;
     r->key = "fp16.initial_scale_power";

@@ -391,9 +391,19 @@ static void what_is_not_used_says_so(void **state)
           "--accumulate-allreduce-grads-in-fp32 keeps them in fp32\n" },
         { "{}", "ds.json: switches --deepspeed on" },
     };
+    static const char scaled[] = GOOD "--loss-scale 12";
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         ASSERT_CONTAINS(logged_of(GOOD, cases[i][0]), cases[i][1]);
     assert_null(strstr(logged_of(GOOD "--deepspeed", "{}"), "switches"));
+    ASSERT_CONTAINS(
+        logged_of(scaled, "{\"fp16\": {\"enabled\": true, \"loss_scale\": 0}}"),
+        "fp16.enabled: --loss-scale 12 is not used, as in DeepSpeed: fp16.loss_scale is 0, a dynamic one\n");
+    ASSERT_CONTAINS(logged_of(scaled, "{\"bf16\": {\"enabled\": true}}"),
+                    "--loss-scale 12 is not used, as in DeepSpeed");
+    tx_config *c = parsed(scaled, "{\"fp16\": {\"enabled\": true, \"initial_scale_power\": 12}}");
+    assert_false(c->given.loss_scale);
+    assert_true(c->initial_loss_scale == 4096);
+    tx_config_free(c);
     ASSERT_CONTAINS(logged_of(GOOD "--lr 0.1", "{\"optimizer\": {\"params\": {\"lr\": 1e-3}}}"),
                     "ds.json: line 1: optimizer.params.lr 0.001: --lr 0.1 is given and counts\n");
     ASSERT_CONTAINS(
@@ -663,8 +673,8 @@ static const struct wrong {
     { GOOD "--fp16", "{\"fp16\": {\"enabled\": false}}",
       "ds.json: line 1, column 11: fp16.enabled is false, but --fp16 is given: the two say the same thing, give them "
       "one value or leave one out" },
-    { GOOD "--fp16 --loss-scale 8", "{\"fp16\": {\"loss_scale\": 0}}",
-      "ds.json: line 1, column 11: fp16.loss_scale is 0, dynamic, but --loss-scale 8.0 is given: the two say the same "
+    { GOOD "--fp16 --loss-scale 8", "{\"fp16\": {\"enabled\": true, \"loss_scale\": 16}}",
+      "ds.json: line 1, column 28: fp16.loss_scale is 16, but --loss-scale 8.0 is given: the two say the same "
       "thing, give them one value or leave one out" },
     { GOOD "--no-overlap-grad-reduce", "{\"zero_optimization\": {\"overlap_comm\": true}}",
       "ds.json: line 1, column 24: zero_optimization.overlap_comm is true, but --no-overlap-grad-reduce is given: the "
