@@ -125,7 +125,6 @@ static void rule_context_is_built(const tx__check *k)
         bool given;
         const char *what;
     } all[] = {
-        { tx_config_has_experts(c), "layers with experts see whole samples: leave it out, or --num-experts" },
         { c->random_ltd, "layers with --random-ltd draw tokens of whole samples: leave one of them out" },
         { tx_config_has_teacher(c), "a teacher sees whole samples: leave it out, or --kd and --mos" },
         { c->eval_tasks.n > 0, "--eval-tasks are answered by ranks that have whole samples: leave one of them out" },

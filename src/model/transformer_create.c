@@ -471,9 +471,6 @@ static tx_status check_divided(const tx_config *cfg, const tx_grid *grid)
     int n = tx_grid_size(grid, TX_AXIS_CONTEXT);
     int64_t heads = cfg->num_attention_heads / tx_grid_size(grid, TX_AXIS_TENSOR);
     if (n == 1) return TX_OK;
-    if (tx_config_has_experts(cfg))
-        return TX_FAIL(TX_ERR_ARG, "--context-parallel-size %d: layers with experts see whole samples: leave it out",
-                       n);
     if (tx_config_cp_comm(cfg) == TX_CP_COMM_A2A && heads < n)
         return TX_FAIL(TX_ERR_ARG,
                        "--context-parallel-size %d: --cp-comm-type a2a gives each rank heads, and there are %lld", n,

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "nn/route.h"
 #include "nn/wgrad_store.h"
 #include "parallel/grid.h"
 
@@ -110,8 +111,9 @@ static tx_tensor own_rows(const tx_gate_saved *a, tx_tensor x)
 /* How a gate chooses in a call. */
 typedef struct choosing {
     tx_router how;
-    tx_tensor bias; /* added to choose by; or nothing */
-    tx_axis parts;  /* into how many parts tokens are cut, and which one's rows this rank packs */
+    tx_tensor bias;    /* added to choose by; or nothing */
+    tx_axis parts;     /* into how many parts tokens are cut, and which one's rows this rank packs */
+    bool of_all_ranks; /* tokens of all ranks that divide positions are counted, and dropped, together */
 } choosing;
 
 /* That of all tokens. */
@@ -142,8 +144,15 @@ static tx_status gate_fwd(tx_ctx *c, const tx_gate *g, tx_gate_saved *a, const c
     a->count = push_counts(c, choices);
     tx_tensor count = c->device ? tx_push1(&c->acts, TX_I32, choices) : a->count;
     TX_TRY(tx_linear_fwd(c, &g->w, a->logits, x));
-    TX_RUN(c, route_fwd, .probs = a->probs, .choice = a->choice, .weight = a->weight, .chosen = a->chosen,
-           .stats = a->stats, .logits = a->logits, .bias = by->bias, .router = *how);
+    const tx_route_fwd_args route = { .probs = a->probs,
+                                      .choice = a->choice,
+                                      .weight = a->weight,
+                                      .chosen = a->chosen,
+                                      .stats = a->stats,
+                                      .logits = a->logits,
+                                      .bias = by->bias,
+                                      .router = *how };
+    TX_TRY(by->of_all_ranks ? tx_route_fwd(c, &route) : tx_op_route_fwd(c, &route));
     if (a->rows)
         TX_RUN(c, expert_order, .row = a->row, .source = a->source, .count = count, .choice = own_rows(a, a->choice));
     else /* fewer tokens than ranks, as when a text is generated */
@@ -229,14 +238,20 @@ int64_t tx_moe_wide_capacity(int64_t choices, int64_t n_experts, double factor)
     return (int64_t)ceil((double)choices / (double)n_experts * factor);
 }
 
+/* Tokens of the micro-batch: of all ranks that divide its positions. */
+static int64_t tokens_of(const tx_ctx *c, const tx_moe_call *k)
+{
+    return k->x.dim[0] * tx_route_parts(c);
+}
+
 /* The layer's router as this call has it. What is random is so in training alone; else later choices are dropped. */
-static tx_router router_of(const tx_moe *w, const tx_moe_call *k)
+static tx_router router_of(const tx_ctx *c, const tx_moe *w, const tx_moe_call *k)
 {
     tx_router how = w->router.how;
+    int64_t tokens = tokens_of(c, k);
     double factor = k->pass->generates ? 0 : k->pass->train ? w->train_factor : w->eval_factor;
-    how.capacity = w->wide_capacity
-                       ? tx_moe_wide_capacity(k->x.dim[0] * how.k, w->n_experts, factor)
-                       : tx_moe_capacity(k->x.dim[0], w->n_experts, factor * (double)how.k, w->min_capacity);
+    how.capacity = w->wide_capacity ? tx_moe_wide_capacity(tokens * how.k, w->n_experts, factor)
+                                    : tx_moe_capacity(tokens, w->n_experts, factor * (double)how.k, w->min_capacity);
     how.b = k->pass->b;
     how.random = tx_dropout_at(k->random, 0, w->layer, TX_RANDOM_ROUTER);
     how.random.at = k->random->whole; /* the peers' positions are here, too */
@@ -269,8 +284,9 @@ static int64_t most_received(const tx_ctx *c, const tx_moe *w, const tx_router *
     const tx_grid *grid = tx_grid_of(c);
     int64_t n = tx_comm_size(tx_grid_group(grid, TX_GROUP_EXPERT)), own = w->experts.n;
     int64_t parts = tx_grid_token_parts(grid).size, each = (tokens + parts - 1) / parts;
-    int64_t most = n * each * (how->k < own ? how->k : own);
-    int64_t gates = n % parts ? n / parts + 2 : n / parts; /* micro-batches, each with capacities of its own */
+    int64_t most = n * each * (how->k < own ? how->k : own), sharers = parts * tx_route_parts(c);
+    /* micro-batches, each with capacities of its own */
+    int64_t gates = sharers % n == 0 ? 1 : n % sharers ? n / sharers + 2 : n / sharers;
     if (how->capacity && gates * own * how->capacity < most) most = gates * own * how->capacity;
     return most;
 }
@@ -336,16 +352,16 @@ static tx_status made_bwd(tx_ctx *c, const tx_moe *w, const tx_moe_saved *a, tx_
 
 /* Auxiliary loss: E Σ_e (mean over tokens of the score) (mean of who chose it), DeepSpeed's top-1 and top-2, by k where
  * all choices count. z-loss: mean of lse². As factors of route_bwd's sums. */
-static own_losses losses_of(const tx_moe *w, const tx_moe_call *k)
+static own_losses losses_of(const tx_ctx *c, const tx_moe *w, const tx_moe_call *k)
 {
-    double tokens = (double)k->x.dim[0], choices = w->router.how.load_of_first ? 1 : (double)w->router.how.k;
+    double tokens = (double)tokens_of(c, k), choices = w->router.how.load_of_first ? 1 : (double)w->router.how.k;
     return (own_losses){ .aux = (double)w->n_experts / (choices * tokens * tokens), .z = 1 / tokens };
 }
 
 /* All tensor ranks have the same. */
 static tx_status add_sums(tx_ctx *c, const tx_moe *w, const tx_moe_saved *a, const tx_moe_call *k)
 {
-    const own_losses each = losses_of(w, k);
+    const own_losses each = losses_of(c, w, k);
     if (!k->pass->sums.data || tx_grid_rank(tx_grid_of(c), TX_AXIS_TENSOR)) return TX_OK;
     TX_RUN(c, route_sums, .sums = k->pass->sums, .stats = a->router.stats, .chosen = a->router.chosen,
            .choice = a->router.choice, .aux = each.aux, .z = each.z);
@@ -356,7 +372,7 @@ static tx_status add_sums(tx_ctx *c, const tx_moe *w, const tx_moe_saved *a, con
 static tx_status experts_fwd(tx_ctx *c, const tx_moe *w, tx_moe_saved *a, tx_tensor y, const tx_moe_call *k)
 {
     tx_tensor x = k->x, bias = k->pass->bias.data ? k->pass->bias : w->bias.value;
-    const choosing by = { router_of(w, k), bias, tx_grid_token_parts(tx_grid_of(c)) };
+    const choosing by = { router_of(c, w, k), bias, tx_grid_token_parts(tx_grid_of(c)), true };
 
     /* 1  choice, weight = route(x Rᵀ)   2  packed = rows of x   3  made = experts(packed)   4  y = Σ weight made */
     tx_at_part(c, ROUTER);
@@ -372,7 +388,7 @@ static tx_status experts_bwd(tx_ctx *c, const tx_moe *w, const tx_moe_saved *a, 
                              const tx_moe_call *k)
 {
     size_t mark = tx_arena_mark(&c->acts);
-    const own_losses each = losses_of(w, k),
+    const own_losses each = losses_of(c, w, k),
                      own = { k->pass->scale * w->aux_coeff * each.aux, k->pass->scale * w->z_coeff * each.z };
 
     /* 3  dpacked   2  dx   1  dx += */

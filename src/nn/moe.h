@@ -14,6 +14,7 @@
  *  All tensor ranks have all tokens and make the same choices. The experts' matrices are split over them as an MLP's,
  * and y and dx are a rank's parts of sums. Or experts are whole, and each tensor rank takes its part of the tokens to
  * them: then the other tokens' rows of y and dx are zeros, which are parts of sums as well.
+ *  Ranks that divide the positions of samples choose as one that has all (route.h), and pack their own tokens' rows.
  *  Where ranks divide a layer's experts (TX_GROUP_EXPERT of parallel/grid.h), packed rows travel to the ranks of their
  * experts and what is made of them back, each by an all-to-all; and so do their gradients (GShard arXiv:2006.16668). */
 #ifndef TX_NN_MOE_H

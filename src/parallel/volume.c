@@ -278,6 +278,24 @@ static void add_keys(terms *t, const tx_volume_sizes *z)
     }
 }
 
+/* Routers of ranks that divide positions choose as one that has all. */
+static void add_routers(terms *t, const tx_volume_sizes *z)
+{
+    const tx_volume_term all[] = {
+        { TX_GROUP_CONTEXT, TX_COMM_ALL_GATHER, "4 b s E a router, logits, forward", z->logits[0] },
+        { TX_GROUP_CONTEXT, TX_COMM_ALL_GATHER, "4 b s E a router, logits, forward again", z->logits[1] },
+        { TX_GROUP_CONTEXT, TX_COMM_ALL_REDUCE, "4 E a router, loads, forward", z->loads[0] },
+        { TX_GROUP_CONTEXT, TX_COMM_ALL_REDUCE, "4 E a router, loads, forward again", z->loads[1] },
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (!all[i].volume.calls) continue;
+        TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
+        t->term[t->n] = all[i];
+        t->term[t->n].volume.calls *= z->n_micro;
+        t->term[t->n++].volume.bytes *= z->n_micro;
+    }
+}
+
 /* What ranks share, and among which. */
 typedef struct sharing {
     int group, n;
@@ -509,6 +527,7 @@ int tx_volume_terms(const tx_volume_sizes *z, tx_volume_term term[TX_VOLUME_MAX_
     if (z->e > 1) add_experts(&t, z);
     if (z->c > 1 && z->heads_sent) add_heads(&t, z);
     if (z->c > 1 && z->keys_sent) add_keys(&t, z);
+    if (z->c > 1) add_routers(&t, z);
     if (z->t > 1) add_split_matrices(&t, z);
     for (int k = 0; k < TX_N_SHARED; k++) {
         sharing s = sharing_of(z, k);

@@ -20,6 +20,8 @@
  * arXiv:2309.14509 ring           a layer: the keys and values of s/c positions c-1 times forward, twice that backward
  *                                                                                       arXiv:2310.01889
  *        gathered       an all-gather of them forward; another one and a reduce-scatter backward
+ *        experts        of each router an all-reduce of its experts' loads, 4 bytes each; or where tokens are dropped
+ *                       an all-gather of all tokens' logits, 4 bytes each: forward
  *      pipeline         b s h (its 1/t with sequence parallelism) across each border of   arXiv:2104.04473 §2.2
  *                       virtual stages, and its gradient back
  *      data ranks       every parameter's gradient, 4 bytes or 2 each: an all-reduce, once; those of experts that are
@@ -130,13 +132,16 @@ typedef struct tx_volume_sizes {
                                  * in all of them */
     int64_t n_routed[2];        /* layers whose rows travel to experts, and of these, computed again */
     int64_t rows[2];            /* of all e ranks in all of them */
-    bool drops;                 /* it may be fewer rows */
-    int64_t n_gathered;         /* groups of those that are computed again whose input the tensor ranks have in parts */
-    int64_t value, stream;      /* bytes of an activation; of a number of the residual stream */
-    int64_t grad, sum;          /* of a gradient that is kept; of one that is summed over data ranks */
-    int64_t norm;               /* parameters of a norm: 2 h, or h; */
-    int64_t layer_norms;        /* norms of a layer */
-    int64_t embedding_norm;     /* of the embedding's, and of the last one; 0: there is none */
+    tx_comm_volume loads[2], logits[2]; /* of a micro-batch, where ranks divide positions: sums of how many tokens chose
+                                           each expert; logits of all tokens, where some are dropped; [1]: of layers
+                                           that are computed again */
+    bool drops;                         /* it may be fewer rows */
+    int64_t n_gathered;     /* groups of those that are computed again whose input the tensor ranks have in parts */
+    int64_t value, stream;  /* bytes of an activation; of a number of the residual stream */
+    int64_t grad, sum;      /* of a gradient that is kept; of one that is summed over data ranks */
+    int64_t norm;           /* parameters of a norm: 2 h, or h; */
+    int64_t layer_norms;    /* norms of a layer */
+    int64_t embedding_norm; /* of the embedding's, and of the last one; 0: there is none */
     int64_t last_norm;
     bool frozen;        /* of all that is trained there are only adapters: */
     int64_t adapters;   /* parameters of a layer's whose gradients tensor ranks have parts of; 0: there are none */

@@ -380,17 +380,34 @@ static int64_t capacity_of(const tx_moe_shape *is, int64_t tokens)
     return tx_moe_capacity(tokens, is->n_experts, is->train_factor * (double)is->k, is->min_capacity);
 }
 
+/* What routers of ranks that divide positions tell each other. */
+static void count_routers(tx_volume_sizes *s, const tx_model *m, const tx_config *cfg)
+{
+    int64_t tokens = s->b * s->s * s->c;
+    for (int k = 0; k < m->n_chunks; k++)
+        for (int64_t i = m->chunk[k].first; i < m->chunk[k].end; i++) {
+            const tx_moe_shape is = tx_config_moe(cfg, i);
+            bool again = i - m->chunk[k].first < m->recompute.n_layers;
+            bool all = capacity_of(&is, tokens) > 0;
+            for (int of = 0; of <= again && is.n_experts > 1; of++) {
+                tx_comm_volume *v = all ? &s->logits[of] : &s->loads[of];
+                v->calls++;
+                v->bytes += 4 * is.n_experts * (all ? tokens : 1);
+            }
+        }
+}
+
 /* Layers whose experts ranks divide, and the rows that these have for each other. */
 static void count_routed(tx_volume_sizes *s, const tx_model *m, const tx_config *cfg, const tx_grid *g)
 {
     int parts = tx_grid_token_parts(g).size;
-    int64_t tokens = s->b * s->s, each = (tokens + parts - 1) / parts;
+    int64_t tokens = s->b * s->s, each = (tokens + parts - 1) / parts, all = tokens * s->c;
     s->drops = tokens % parts;
     for (int k = 0; k < m->n_chunks; k++)
         for (int64_t i = m->chunk[k].first; i < m->chunk[k].end; i++) {
             const tx_moe_shape is = tx_config_moe(cfg, i);
             bool again = i - m->chunk[k].first < m->recompute.n_layers;
-            int64_t rows = each * is.k, room = is.n_experts * capacity_of(&is, tokens);
+            int64_t rows = each * is.k, room = is.n_experts * capacity_of(&is, all);
             if (is.n_experts == 1) continue;
             s->drops = s->drops || room;
             for (int of = 0; of <= again; of++) {
@@ -472,6 +489,7 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
     add_context(&sizes, m, cfg, g);
     count_gates(&sizes, m, cfg);
     if (sizes.e > 1) count_routed(&sizes, m, cfg, g);
+    if (sizes.c > 1) count_routers(&sizes, m, cfg);
     m->type->shape(m, cfg, &batch, tx_cp_rows(g, s), b);
     sizes.head_rows = batch.label.dim[0];
     sizes.head_chunks = tx_head_loss_chunks(sizes.head_rows, m->vocab_padded / tx_grid_size(g, TX_AXIS_TENSOR),

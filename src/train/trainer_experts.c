@@ -32,7 +32,7 @@ tx_status tx__trainer_take_experts(tx_trainer *t)
 {
     if (t->client->model || !tx_config_has_experts(t->cfg)) return TX_OK;
     TX_TRY(list_layers(t, t->cfg->num_layers));
-    int data = tx_grid_size(t->grid, TX_AXIS_DATA), stages = tx_grid_size(t->grid, TX_AXIS_PIPELINE);
+    int data = tx_grid_sharers(t->grid), stages = tx_grid_size(t->grid, TX_AXIS_PIPELINE);
     int64_t len = row_len(t);
     size_t table = (size_t)(t->n_expert_layers * len), parts = (size_t)(data > stages ? data : stages);
     TX_TRY(tx_alloc(&t->expert_sums, table * (parts + 1), sizeof *t->expert_sums, "the loads of experts"));

@@ -336,12 +336,6 @@ static inline bool divide_positions(sizes l, int choice)
     return l.dp % n == 0 && (l.tp * (choice == 7 ? 2 : n) <= 4 || (choice > 2 && choice < 7));
 }
 
-/* Whether the model's samples can be. */
-static inline bool are_divided(const char *model)
-{
-    return !strstr(model, "--num-experts");
-}
-
 static inline bool is_gated(const char *model)
 {
     return strstr(model, "--swiglu") || strstr(model, "--gated-activation");
@@ -359,7 +353,6 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a > b) return go_together(b, k, a, i);
     if (a == LAYOUT && b == SEQUENCE && k) return layouts[i].tp > 1;
     if (a == LAYOUT && b == CONTEXT && k) return divide_positions(layouts[i], k);
-    if (a == CONTEXT && b == MODEL && i) return are_divided(axes[MODEL].choice[k].flags);
     if (a == CONTEXT && b == ROUTING && i) return k != 1;
     if (a == LAYOUT && b == SCHEDULE && k) return layouts[i].pp > 1;
     if (a == LAYOUT && b == SUMS && k) return layouts[i].dp > 1;
@@ -390,7 +383,6 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == MODEL && b == ADAPTERS && k == 3 && !is_gated(axes[MODEL].choice[i].flags)) return false;
     if (a == MODEL && b == ADAPTERS && k)
         return !strstr(axes[MODEL].choice[i].flags, "--num-experts") && !strstr(axes[MODEL].choice[i].flags, "BERT");
-    if (a == CONTEXT && b == EXPERTS && k) return !i; /* as their models */
     if (a == EXPERTS && b == ADAPTERS && k) return !i;
     if (a == CLIP && b == ADAPTERS && k) return !i;
     if (a == ADAPTERS && b == OFFLOAD && k) return !i;

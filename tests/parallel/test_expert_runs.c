@@ -74,18 +74,26 @@ static void is_as_one_rank(const char *words, const char *how, const char *what,
 #define DIVIDED(n) "--moe-expert-parallel-size " n " --expert-tensor-parallel-size 1 "
 #define SPLIT(n)   "--moe-expert-parallel-size " n " --enable-expert-tensor-parallelism "
 
-/* Data ranks, too: their micro-batches are those that one rank has one after another. */
+/* Data ranks, too: their micro-batches are those that one rank has one after another. And ranks that divide positions:
+ * an expert's room is for tokens of all of them, in the order of positions, which is not that of ranks in a ring. */
 static void layouts_drop_what_one_rank_does(void **state)
 {
     (void)state;
     static const char *const layout[][2] = {
-        { "1x1x4 dropout", DIVIDED("4") },        { "2x1x1 sequence dropout", "" },
-        { "2x1x2 sequence dropout", SPLIT("2") }, { "2x2x2 sequence uniform dropout", DIVIDED("4") },
+        { "1x1x4 dropout", DIVIDED("4") },
+        { "1x1x4 ring2 dropout", DIVIDED("2") },
+        { "2x1x1 sequence dropout", "" },
+        { "1x1x2 ulysses2 dropout", "" },
+        { "2x1x2 sequence dropout", SPLIT("2") },
+        { "2x1x4 gather4 sequence dropout", SPLIT("4") },
+        { "2x2x2 sequence uniform dropout", DIVIDED("4") },
+        { "1x1x4 both4 block dropout", DIVIDED("4") },
         { "1x2x2 interleaved dropout", "" },
+        { "1x2x2 ring2 zbh1 dropout", DIVIDED("2") },
     };
     for (int k = 0; k < LENGTH(drops); k++)
         for (int i = 0; i < as_many(LENGTH(layout), 2); i++) {
-            const char *const *l = layout[(i + 2 * k) % LENGTH(layout)];
+            const char *const *l = layout[(i + 3 * k) % LENGTH(layout)];
             is_as_one_rank(l[0], l[1], drops[k], fp32_bounds);
         }
     for (int i = 0; i < n_known; i++) assert_true(all_known[i]->ref.o.dropped > 100);
@@ -175,7 +183,7 @@ static void a_checkpoint_resumes_in_any_layout(void **state)
     } chain[] = {
         { "2x2x2 sequence dropout", "", 2 }, { "1x1x4 dropout", "--zero-stage 3 " NONE_STAY, 4 },
         { "1x1x1 dropout", "", 5 },          { "2x1x2 dropout", DIVIDED("4") "--zero-stage 1", 6 },
-        { "1x4x1 dropout", "", 7 },          { "4x1x2 sequence dropout", SPLIT("2") "--zero-stage 2", N },
+        { "1x1x4 ring4 dropout", "", 7 },    { "4x1x2 sequence dropout", SPLIT("2") "--zero-stage 2", N },
     };
     for (int k = 0; k < as_many(LENGTH(drops), 1); k++) {
         const reference *ref = NULL;
@@ -262,7 +270,8 @@ static void all_tokens_choose_one_expert(void **state)
 {
     (void)state;
     static const char *const what[] = { DEEPSPEED STEADY "--disable-moe-token-dropping", DEEPSPEED STEADY ROOM("1") };
-    static const char *const stages[] = { "--zero-stage 1", DIVIDED("2") "--zero-stage 3 " NONE_STAY };
+    static const char *const stages[] = { "--zero-stage 1", DIVIDED("2") "--zero-stage 3 " NONE_STAY,
+                                          DIVIDED("4") "--context-parallel-size 2 " };
     for (int k = 0; k < 2; k++) {
         static layout_run r, one;
         reference first = { 0 };
@@ -282,7 +291,7 @@ static void all_tokens_choose_one_expert(void **state)
         reference_free(&first);
         one = (layout_run){ .until = FEW, .load = r.save };
         run_of(&one, "1x1x1", what[k], "");
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < LENGTH(stages); i++) {
             r = (layout_run){ .until = FEW, .load = in_scratch("blind%d", k) };
             run_of(&r, "2x1x2", what[k], stages[i]);
             assert_true(r.rank[0].routed == one.rank[0].routed);

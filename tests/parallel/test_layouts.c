@@ -177,7 +177,7 @@ static void low_rank_adapters(void **state)
 }
 
 /* Positions of samples divided among ranks, with all that is of whole samples: documents, windows, biases, a clipped
- * score, lengths of rotary positions, a BERT's first and masked tokens. */
+ * score, lengths of rotary positions, a BERT's first and masked tokens, loads of experts. */
 static void divided_positions(void **state)
 {
     (void)state;
@@ -189,7 +189,10 @@ static void divided_positions(void **state)
                                          "1x2x4 ulysses2 neighbours selective",
                                          "1x1x4 ulysses4 bert dropout",
                                          "2x2x2 ulysses2 bert-post sequence one",
-                                         "1x1x4 ulysses2 gqa lora-dropout block muon" };
+                                         "1x1x4 ulysses2 gqa lora-dropout block muon",
+                                         "1x1x4 ring4 mixtral ep4 dropout",
+                                         "2x2x2 ulysses2 sequence shared ep4-whole uniform",
+                                         "1x2x4 both4 residual ep2 zbh1 dropout" };
     all_pass(words, LENGTH(words));
 }
 

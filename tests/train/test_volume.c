@@ -173,6 +173,15 @@ static const char *const layouts[] = {
     "--world-size 4 --context-parallel-size 2 --cp-comm-type allgather --recompute-activations" ZERO(3),
     "--world-size 4 --context-parallel-size 4 --cp-comm-type allgather --bf16" LLAMA FULL
     "block --recompute-num-layers 1",
+    /* and their experts choose together */
+    "--world-size 4 --context-parallel-size 2" EXPERTS,
+    "--world-size 4 --context-parallel-size 4 --cp-comm-type allgather" EXPERTS EP(4) FULL
+    "block --recompute-num-layers 3",
+    "--world-size 8 --sequence-parallel --context-parallel-size 2 --bf16" TP(2) EXPERTS EP(4) ZERO(2),
+    "--world-size 8 --ds-sequence-parallel-size 2 --expert-tensor-parallel-size 1" TP(2) EXPERTS EP(4) FULL "uniform",
+    "--world-size 4 --context-parallel-size 2 --moe-expert-capacity-factor 1 --moe-token-drop-policy position" EXPERTS,
+    "--world-size 4 --ds-sequence-parallel-size 2 --moe-expert-capacity-factor 1 --moe-token-drop-policy position" PP(2)
+        EXPERTS FULL "uniform",
     /* the head reads some rows alone, and layers may normalise last */
     "--world-size 2" TP(2) BERT,
     "--world-size 8 --sequence-parallel --bf16" TP(4) BERT,
