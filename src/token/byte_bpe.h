@@ -5,12 +5,10 @@
 
 #include <stdbool.h>
 
+#include "token/block_starts.h"
 #include "token/bpe.h"
 #include "token/piece_cache.h"
 #include "triax/token.h"
-
-/* Length in bytes of the first piece of text[0..n), n > 0; see unicode_split.h. */
-typedef size_t tx__split_fn(const unsigned char *text, size_t n);
 
 /* Zeroed = empty. vocab, split and ignore_merges are set by the owner, then tx__byte_bpe_prepare does the rest; after
  * that it is const, and any number of threads may encode with it. */
@@ -18,6 +16,8 @@ typedef struct tx__byte_bpe {
     tx__vocab vocab; /* owned; its merges move to: */
     tx__merges merges;
     tx__split_fn *split;
+    tx__starts_fn *starts; /* the same for blocks of text, or NULL */
+    tx__classify_fn *classify;
     bool ignore_merges; /* a piece that is a token is that token, even where merging would not make it (Llama 3) */
     tx__piece_caches *caches;
 } tx__byte_bpe;

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 
 enum { ROWS = 1 << 12, ROWS_MAX = 1 << 19, POOL_MAX = 1 << 24 }; /* ids are 4 bytes, rows 64 */
+enum { POOLED = 1 << 16 };                                       /* added to the number of ids that are in the pool */
 
 static size_t n_rows(const tx__piece_cache *c)
 {
@@ -41,35 +42,48 @@ static size_t text_ids(size_t n)
     return n > TX__PIECE_SHORT ? (n + sizeof(int32_t) - 1) / sizeof(int32_t) : 0;
 }
 
-static void put(tx__piece_cache *c, const tx__piece_entry *e)
+static bool is_free(const tx__piece_entry *e)
 {
-    tx__piece_entry *row = tx__piece_row(c, e->key);
-    row[1] = row[0];
-    row[0] = *e;
+    return !(e->lo | e->hi);
 }
 
-/* Twice the rows. Each row's entries go to one of two, in the order in which they were used. */
+/* The entry that is next in the search from e on: of the same row or the next one. */
+static tx__piece_entry *after(const tx__piece_cache *c, tx__piece_entry *e)
+{
+    return ++e == c->row[n_rows(c)] ? c->row[0] : e;
+}
+
+static void put(tx__piece_cache *c, const tx__piece_entry *e)
+{
+    tx__piece_entry *to = tx__piece_row(c, tx__piece_key_hashed(e->lo, e->hi));
+    while (!is_free(to)) to = after(c, to);
+    *to = *e;
+    c->n_entries++;
+}
+
 static void grow_rows(tx__piece_cache *c)
 {
     tx__piece_cache twice = *c;
-    c->n_added = 0;
-    if (tx_alloc(&twice.row, 2 * n_rows(c), sizeof *c->row, "a cache of words")) return;
     twice.shift--;
-    for (size_t i = 0; i < n_rows(c); i++)
-        for (int k = 1; k >= 0; k--)
-            if (c->row[i][k].n_ids) put(&twice, &c->row[i][k]);
+    twice.n_entries = 0;
+    if (tx_alloc(&twice.row, n_rows(&twice), sizeof *c->row, "a cache of words")) return;
+    for (size_t i = 0; i < 2 * n_rows(c); i++)
+        if (!is_free(&c->row[0][i])) put(&twice, &c->row[0][i]);
     tx_free(c->row);
-    c->row = twice.row;
-    c->shift = twice.shift;
+    *c = twice;
+}
+
+static void drop_all(tx__piece_cache *c)
+{
+    memset(c->row, 0, n_rows(c) * sizeof *c->row);
+    c->n_entries = 0;
+    c->n_pool = 0;
 }
 
 /* Place for n more ids in the pool, or -1. */
 static int64_t pool_place(tx__piece_cache *c, size_t n)
 {
-    if (c->n_pool + n > POOL_MAX) {
-        memset(c->row, 0, n_rows(c) * sizeof *c->row);
-        c->n_pool = 0;
-    }
+    if (c->n_pool + n > POOL_MAX) drop_all(c);
     if (c->n_pool + n > c->cap_pool) {
         size_t cap = 2 * c->cap_pool + 4096; /* and three more, for readers take four at a time */
         if (tx_realloc(&c->pool, cap + 3, sizeof *c->pool, "a cache of words")) return -1;
@@ -82,27 +96,41 @@ static int64_t pool_place(tx__piece_cache *c, size_t n)
 void tx__piece_cache_add(tx__piece_cache *c, tx__piece_key key, const unsigned char *piece, size_t n, const int32_t *id,
                          size_t n_ids)
 {
-    tx__piece_entry e = { .key = key, .n_ids = (uint32_t)n_ids };
+    tx__piece_entry e = { .lo = key.lo, .hi = key.hi, .id = { [TX__PIECE_INLINE] = (int32_t)n_ids } };
     size_t n_text = text_ids(n);
+    /* half of the entries at most; where there is no memory for that, three quarters */
+    if (c->n_entries >= n_rows(c) && n_rows(c) < ROWS_MAX) grow_rows(c);
+    if (c->n_entries >= n_rows(c) / 2 * 3) drop_all(c);
     if (n_ids <= TX__PIECE_INLINE && !n_text) {
         memcpy(e.id, id, n_ids * sizeof *id);
     } else {
         int64_t place = pool_place(c, n_text + n_ids);
         if (place < 0) return;
         e.id[0] = (int32_t)place;
+        e.id[TX__PIECE_INLINE] += POOLED;
         memcpy(c->pool + place, piece, n_text ? n : 0);
         memcpy(c->pool + place + n_text, id, n_ids * sizeof *id);
     }
-    if (++c->n_added > n_rows(c) / 2 && n_rows(c) < ROWS_MAX) grow_rows(c);
     put(c, &e);
 }
 
-const int32_t *tx__piece_cache_pooled(const tx__piece_cache *c, const tx__piece_entry *e, const unsigned char *piece,
-                                      size_t n)
+size_t tx__piece_cache_search(const tx__piece_cache *c, tx__piece_key k, const unsigned char *piece, size_t n,
+                              int32_t *id)
 {
-    const int32_t *at = c->pool + e->id[0];
-    size_t n_text = text_ids(n);
-    return n_text && memcmp(at, piece, n) != 0 ? NULL : at + n_text;
+    for (tx__piece_entry *e = tx__piece_row(c, k); !is_free(e); e = after(c, e)) {
+        if (!tx__piece_is(e, k)) continue;
+        size_t n_ids = (size_t)e->id[TX__PIECE_INLINE], n_text = text_ids(n);
+        if (n_ids <= TX__PIECE_INLINE) {
+            memcpy(id, e->id, sizeof e->id);
+            return n_ids;
+        }
+        const int32_t *pooled = c->pool + e->id[0];
+        if (n_text && memcmp(pooled, piece, n) != 0) continue;
+        n_ids -= POOLED;
+        for (size_t i = 0; i < n_ids; i += 4) memcpy(id + i, pooled + n_text + i, 4 * sizeof *id); /* without a call */
+        return n_ids;
+    }
+    return 0;
 }
 
 /* ---- one for every thread ---- */

@@ -21,6 +21,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(rest.n <= ids.n);
     FUZZ_CHECK(!rest.n || !memcmp(rest.id, ids.id + (ids.n - rest.n), rest.n * sizeof *ids.id));
 
+    /* and it is its pieces, each cut off by itself */
+    rest.n = 0;
+    for (size_t at = 0, n; at < size; at += n) {
+        tx_ids piece = { 0 };
+        n = tx__split_next(data + at, size - at);
+        FUZZ_CHECK(fuzz_ok(tx_tokenizer_encode(t, (const char *)data + at, n, &piece)));
+        FUZZ_CHECK(piece.n <= ids.n - rest.n && !memcmp(piece.id, ids.id + rest.n, piece.n * sizeof *ids.id));
+        rest.n += piece.n;
+        tx_ids_free(&piece);
+    }
+    FUZZ_CHECK(rest.n == ids.n);
+
     FUZZ_CHECK(fuzz_ok(tx_text_replace_invalid((const char *)data, size, &shown)));
     fuzz_check_utf8(shown.data ? shown.data : "", shown.n);
     tx_bytes_free(&shown);
