@@ -30,6 +30,10 @@ static tx_status check_use(const tx_config *cfg, tx_inference_use use)
                        "--load %s is a %s, which goes on with a text and fills nothing in: use triax "
                        "generate",
                        cfg->load, type->name);
+    if (!type->decode && cfg->context_parallel_size > 1)
+        return TX_FAIL(TX_ERR_ARG,
+                       "--context-parallel-size %lld: the ranks that ask a %s have whole samples: leave it out",
+                       (long long)cfg->context_parallel_size, type->name);
     return TX_OK;
 }
 
@@ -38,17 +42,13 @@ tx_status tx_inference_open(tx_inference *f, tx_config *cfg, tx_inference_use us
     *f = (tx_inference){ .cfg = cfg };
     TX_TRY(tx_ranks_open(&f->ranks, cfg, NULL, NULL));
     const tx_grid *grid = &f->ranks.grid;
-    f->leads = tx_comm_rank(tx_grid_group(grid, TX_GROUP_MODEL)) == 0;
-    if (tx_grid_size(grid, TX_AXIS_CONTEXT) > 1)
-        return TX_FAIL(TX_ERR_ARG,
-                       "--context-parallel-size %d divides samples, and texts are answered by ranks that have "
-                       "all of them: leave it out",
-                       tx_grid_size(grid, TX_AXIS_CONTEXT));
+    f->leads = tx_comm_rank(tx_grid_samples_group(grid)) == 0;
     if (tx_grid_size(grid, TX_AXIS_DATA) > 1)
         return TX_FAIL(TX_ERR_ARG,
-                       "%d ranks, but --tensor-model-parallel-size times --pipeline-model-parallel-size is "
+                       "%d ranks, but --tensor-model-parallel-size times --pipeline-model-parallel-size%s is "
                        "%d: start as many",
-                       grid->size, grid->size / tx_grid_size(grid, TX_AXIS_DATA));
+                       grid->size, tx_grid_size(grid, TX_AXIS_CONTEXT) > 1 ? " times --context-parallel-size" : "",
+                       grid->size / tx_grid_size(grid, TX_AXIS_DATA));
     TX_TRY(tx_source_open_options(&f->src, cfg, tx_grid_group(grid, TX_GROUP_WORLD)));
     TX_TRY(tx_source_options(&f->src, cfg, false));
     TX_TRY(check_use(cfg, use));

@@ -88,6 +88,20 @@ static void rule_context_ranks_have_heads(const tx__check *k)
                 tx__context_flag(c), (long long)c->context_parallel_size, (long long)n);
 }
 
+/* A rank keeps the keys and values of some heads when it answers --eval-tasks. */
+static void rule_context_ranks_answer_tasks(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    int64_t t = c->tensor_model_parallel_size, n = c->num_attention_heads / (t ? t : 1);
+    if (!is_divided(k) || !c->eval_tasks.n || k->bad->num_attention_heads || k->bad->tensor_model_parallel_size ||
+        !c->num_attention_heads || n >= c->context_parallel_size)
+        return;
+    tx__violate(k->v,
+                "--%s %lld: each rank answers --eval-tasks with some of the heads, and a tensor-parallel rank has %lld "
+                "of --num-attention-heads: give at most as many ranks, or leave --eval-tasks out",
+                tx__context_flag(c), (long long)c->context_parallel_size, (long long)n);
+}
+
 /* Rows of ranks that exchange heads, in a ring. */
 static void rule_rows_of_context_ranks(const tx__check *k)
 {
@@ -127,7 +141,6 @@ static void rule_context_is_built(const tx__check *k)
     } all[] = {
         { c->random_ltd, "layers with --random-ltd draw tokens of whole samples: leave one of them out" },
         { tx_config_has_teacher(c), "a teacher sees whole samples: leave it out, or --kd and --mos" },
-        { c->eval_tasks.n > 0, "--eval-tasks are answered by ranks that have whole samples: leave one of them out" },
         { tx_config_searches(c), "a search looks for layouts whose ranks have whole samples: leave it out" },
         { c->fpdt, "--ds-sequence-parallel-fpdt on ranks that have parts of samples is not built yet: leave one of "
                    "them out" },
@@ -144,6 +157,7 @@ const tx__rule tx__rules_context[] = {
     { NULL, rule_context_ranks_divide_sequence },
     { NULL, rule_context_ranks_divide_lengths },
     { NULL, rule_context_ranks_have_heads },
+    { NULL, rule_context_ranks_answer_tasks },
     { NULL, rule_rows_of_context_ranks },
     { NULL, rule_context_is_built },
     { NULL, NULL },

@@ -30,18 +30,19 @@ static tx_status open_tasks(tx_training_tasks *x, const tx_tokenizer *tok)
 
 /* ---- at an evaluation ---- */
 
-static tx_status sum_over_data(const tx_training_tasks *x, tx_task_sums *s)
+/* What the leaders have counted, of all tasks; others have counted nothing. */
+static tx_status sum_over_data(const tx_training_tasks *x)
 {
     const tx_grid *g = x->t->grid;
-    const tx_task_sums mine = *s;
-    TX_TRY(tx_comm_gather(tx_grid_group(g, TX_GROUP_DATA), x->all, &mine, sizeof mine));
-    *s = (tx_task_sums){ 0 };
-    for (int r = 0; r < tx_grid_size(g, TX_AXIS_DATA); r++) {
-        s->n_items += x->all[r].n_items;
-        s->n_correct += x->all[r].n_correct;
-        s->n_correct_norm += x->all[r].n_correct_norm;
-        s->n_targets += x->all[r].n_targets;
-        s->nats += x->all[r].nats;
+    TX_TRY(tx_comm_gather(tx_grid_group(g, TX_GROUP_DATA), x->all, x->sums, (size_t)x->n * sizeof *x->sums));
+    memset(x->sums, 0, (size_t)x->n * sizeof *x->sums);
+    for (int i = 0; i < tx_grid_sharers(g) * x->n; i++) {
+        tx_task_sums *s = &x->sums[i % x->n];
+        s->n_items += x->all[i].n_items;
+        s->n_correct += x->all[i].n_correct;
+        s->n_correct_norm += x->all[i].n_correct_norm;
+        s->n_targets += x->all[i].n_targets;
+        s->nats += x->all[i].nats;
     }
     return TX_OK;
 }
@@ -62,11 +63,14 @@ static tx_status tell(const tx_training_tasks *x, const tx_task *t, const tx_tas
 static tx_status lead(const tx_training_tasks *x)
 {
     const tx_axis *dp = &x->t->grid->axis[TX_AXIS_DATA];
+    for (int i = 0; i < x->n; i++) TX_TRY(tx_task_run(&x->task[i], x->decoder, dp->rank, dp->size, &x->sums[i], NULL));
+    return TX_OK;
+}
+
+static tx_status tell_all(const tx_training_tasks *x)
+{
     for (int i = 0; i < x->n; i++) {
-        tx_task_sums s;
-        TX_TRY(tx_task_run(&x->task[i], x->decoder, dp->rank, dp->size, &s, NULL));
-        TX_TRY(sum_over_data(x, &s));
-        tx_task_result r = tx_task_result_of(&x->task[i], &s);
+        tx_task_result r = tx_task_result_of(&x->task[i], &x->sums[i]);
         TX_TRY(tell(x, &x->task[i], &r));
     }
     return TX_OK;
@@ -76,7 +80,9 @@ static tx_status lead(const tx_training_tasks *x)
 static tx_status evaluate(void *user)
 {
     tx_training_tasks *x = user;
+    tx_comm *world = tx_grid_group(x->t->grid, TX_GROUP_WORLD);
     tx_status st;
+    memset(x->sums, 0, (size_t)x->n * sizeof *x->sums);
     tx__trainer_note(x->t, "at the tasks of --eval-tasks");
     if (tx_decoder_leads(x->decoder)) {
         st = lead(x);
@@ -85,7 +91,9 @@ static tx_status evaluate(void *user)
     } else {
         st = tx_decoder_follow(x->decoder);
     }
-    return tx_comm_agree(tx_grid_group(x->t->grid, TX_GROUP_WORLD), st);
+    TX_TRY(tx_comm_agree(world, st));
+    TX_TRY(sum_over_data(x));
+    return tx_comm_agree(world, tx_decoder_leads(x->decoder) ? tell_all(x) : TX_OK);
 }
 
 /* ---- opening ---- */
@@ -98,9 +106,10 @@ tx_status tx_training_tasks_open(tx_training_tasks *x, tx_trainer *t, const tx_t
     x->also = (tx_also){ evaluate, x };
     if (!x->n) return TX_OK;
     tx_status st;
-    TX_GOTO(tx_alloc(&x->all, (size_t)tx_grid_size(g, TX_AXIS_DATA), sizeof *x->all, "the counts of all ranks"));
+    TX_GOTO(tx_alloc(&x->all, (size_t)(tx_grid_sharers(g) * x->n), sizeof *x->all, "the counts of all ranks"));
+    TX_GOTO(tx_alloc(&x->sums, (size_t)x->n, sizeof *x->sums, "the counts of the tasks"));
     TX_GOTO(tx_alloc(&x->task, (size_t)x->n, sizeof *x->task, "the tasks"));
-    if (tx_comm_rank(tx_grid_group(g, TX_GROUP_MODEL)) == 0) TX_GOTO(open_tasks(x, tok));
+    if (tx_comm_rank(tx_grid_samples_group(g)) == 0) TX_GOTO(open_tasks(x, tok));
 out:
     TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD), st));
     const tx_decoder_opts opts = { .backend = tx_device_choice_word(cfg->device),
@@ -115,6 +124,7 @@ void tx_training_tasks_close(tx_training_tasks *x)
     tx_decoder_destroy(x->decoder);
     for (int i = 0; x->task && i < x->n; i++) tx_task_close(&x->task[i]);
     tx_free(x->task);
+    tx_free(x->sums);
     tx_free(x->all);
     *x = (tx_training_tasks){ 0 };
 }

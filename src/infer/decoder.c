@@ -9,6 +9,10 @@
  *  The number of positions in a call is always one that the dry run has seen (piece_of), so that no memory is planned
  *  or taken later.
  *
+ *  Ranks along the context axis keep the cache of some heads each (nn/context_attention.h). They divide the positions
+ * of a call of many, and what the last stage makes of these is gathered for the logits; few are computed by all of
+ * them.
+ *
  *  On a device, steps of as many sequences as before are the same launches with the same arguments: they are kept as a
  * graph, which the device then goes through without the host. */
 #include "infer/decoder.h"
@@ -16,6 +20,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "nn/context_attention.h"
 
 /* Up to FEW rows there may be any number of them. Logits are made for so many rows at once. */
 enum { MAX_ROWS = 512, FEW = 64 };
@@ -42,7 +47,7 @@ struct tx_decoder {
     tx_grid grid;    /* without sequence parallelism: a step has one position */
     tx_decoder_opts opts;
     int64_t n_layers; /* of this stage */
-    int64_t n_groups; /* of this tensor rank */
+    int64_t n_groups; /* of which this rank keeps keys and values */
     tx_kv_cache *kv;  /* [n_layers] */
     int64_t *length;  /* [n_slots]; the leader's */
     int64_t *until;   /* [n_slots], likewise: how long a text is that is being read; or less */
@@ -88,6 +93,22 @@ static int64_t max(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+static int n_context(const tx_decoder *d)
+{
+    return tx_grid_size(&d->grid, TX_AXIS_CONTEXT);
+}
+
+static bool is_alone(const tx_decoder *d)
+{
+    return tx_grid_size(&d->grid, TX_AXIS_TENSOR) * tx_grid_size(&d->grid, TX_AXIS_PIPELINE) * n_context(d) == 1;
+}
+
+/* Whether ranks divide s positions. */
+static bool divides(const tx_decoder *d, int64_t s)
+{
+    return n_context(d) > 1 && s > FEW && s % n_context(d) == 0;
+}
+
 /* ---- a command's work, on each rank ---- */
 
 /* A part of the vocabulary joins the logits of n rows. */
@@ -131,7 +152,7 @@ static tx_status make_logits(tx_decoder *d, tx_tensor y, int64_t n, float *logit
 /* Logits of the last `wanted` of n rows, in lots. */
 static tx_status tell_logits(tx_decoder *d, tx_tensor rows, int64_t n, int64_t wanted, listener *to)
 {
-    if (!is_last(d) && !tx_decoder_leads(d)) return TX_OK;
+    if ((!is_last(d) && !tx_decoder_leads(d)) || tx_grid_rank(&d->grid, TX_AXIS_CONTEXT)) return TX_OK;
     for (int64_t done = 0, lot; done < wanted; done += lot) {
         lot = min(wanted - done, FEW);
         tx_tensor y = is_last(d) ? tx_slice_rows(rows, n - wanted + done, lot) : rows;
@@ -143,17 +164,30 @@ static tx_status tell_logits(tx_decoder *d, tx_tensor rows, int64_t n, int64_t w
     return TX_OK;
 }
 
-/* s positions of b sequences, as the message has them: all that is put into the stream. */
-static tx_status work(tx_decoder *d, int64_t s, int64_t b, int64_t wanted, listener *to)
+/* The last stage's rows of all positions. */
+static tx_status gather_rows(tx_decoder *d, int64_t wanted, tx_tensor *y)
+{
+    tx_ctx *c = &d->ctx;
+    tx_tensor own = *y;
+    if (!wanted || !is_last(d)) return TX_OK;
+    *y = tx_push3(&c->acts, own.dtype, own.dim[0] * n_context(d), own.dim[1], own.dim[2]);
+    return tx_all_gather(c, tx_grid_group(&d->grid, TX_GROUP_CONTEXT), *y, own);
+}
+
+/* all positions of b sequences, as the message has them: all that is put into the stream. */
+static tx_status work(tx_decoder *d, int64_t all, int64_t b, int64_t wanted, listener *to)
 {
     tx_ctx *c = &d->ctx;
     tx_model *m = d->model;
+    bool parts = divides(d, all);
+    int64_t s = parts ? all / n_context(d) : all, first = parts ? tx_grid_rank(&d->grid, TX_AXIS_CONTEXT) * s * b : 0;
     int32_t *token = d->there ? d->there : d->token, *n_past = token + d->rows, *slot = n_past + d->rows,
             *end = slot + d->rows, *position = end + d->rows;
     if (d->there && !c->dry)
         TX_TRY(tx_device_copy(c->device, TX_STREAM_COMPUTE, d->there, d->token, 5 * (size_t)d->rows * sizeof *token));
     const tx_past past = { tx_tensor1(n_past, TX_I32, b), tx_tensor1(slot, TX_I32, b), tx_tensor1(end, TX_I32, b) };
-    for (int64_t i = 0; i < d->n_layers; i++) d->kv[i].past = past;
+    const tx_tensor own_from = parts ? tx_tensor1(position + first, TX_I32, b) : (tx_tensor){ 0 };
+    for (int64_t i = 0; i < d->n_layers; i++) d->kv[i].past = past, d->kv[i].own_from = own_from;
     size_t mark = tx_arena_mark(&c->acts);
     tx_tensor x = { 0 }, y = tx_push3(&c->acts, m->stream, s, b, m->hidden);
     if (!is_first(d)) {
@@ -163,8 +197,8 @@ static tx_status work(tx_decoder *d, int64_t s, int64_t b, int64_t wanted, liste
     }
     TX_TRY(m->type->decode(c, m,
                            &(tx_decode){
-                               .token = tx_tensor2(token, TX_I32, s, b),
-                               .position = tx_tensor2(position, TX_I32, s, b),
+                               .token = tx_tensor2(token + first, TX_I32, s, b),
+                               .position = tx_tensor2(position + first, TX_I32, s, b),
                                .x = x,
                                .y = y,
                                .kv = d->kv,
@@ -175,7 +209,8 @@ static tx_status work(tx_decoder *d, int64_t s, int64_t b, int64_t wanted, liste
                              tx_grid_rank(&d->grid, TX_AXIS_PIPELINE) + 1, TAG_STREAM, &sent));
         TX_TRY(tx_wait(c, &sent));
     }
-    TX_TRY(tell_logits(d, tx_as_rows(y), s * b, wanted, to));
+    if (parts) TX_TRY(gather_rows(d, wanted, &y));
+    TX_TRY(tell_logits(d, tx_as_rows(y), all * b, wanted, to));
     tx_arena_pop(&c->acts, mark);
     return TX_OK;
 }
@@ -183,10 +218,8 @@ static tx_status work(tx_decoder *d, int64_t s, int64_t b, int64_t wanted, liste
 /* Whether the host does nothing but put work into the stream: ranks send each other messages, experts count. */
 static bool repeats(const tx_decoder *d, int64_t s, int64_t b, const listener *to)
 {
-    const tx_grid *g = &d->grid;
-    bool alone = tx_grid_size(g, TX_AXIS_TENSOR) == 1 && tx_grid_size(g, TX_AXIS_PIPELINE) == 1;
-    return d->ctx.device && !d->ctx.dry && alone && d->model->experts.n_experts <= 1 && s == 1 && b <= FEW && to &&
-           to->logits == d->logits && !to->each;
+    return d->ctx.device && !d->ctx.dry && is_alone(d) && d->model->experts.n_experts <= 1 && s == 1 && b <= FEW &&
+           to && to->logits == d->logits && !to->each;
 }
 
 /* A step of b sequences, by its graph as soon as there is one. */
@@ -240,26 +273,26 @@ static tx_status obey(tx_decoder *d, listener *to)
 static tx_status lead(tx_decoder *d, listener *to)
 {
     if (d->broken) return TX_FAIL(TX_ERR_COMM, "the decoder's ranks have been stopped by an error before");
-    tx_status st = tx_comm_spread(tx_grid_group(&d->grid, TX_GROUP_MODEL), d->message, d->message_bytes, 0);
+    tx_status st = tx_comm_spread(tx_grid_samples_group(&d->grid), d->message, d->message_bytes, 0);
     if (!st) st = obey(d, to);
-    d->broken = st && tx_grid_size(&d->grid, TX_AXIS_TENSOR) * tx_grid_size(&d->grid, TX_AXIS_PIPELINE) > 1;
+    d->broken = st && !is_alone(d);
     return st;
 }
 
 /* A server may have nothing to do for hours. */
 static tx_status next_command(tx_decoder *d)
 {
-    tx_world *w = tx_comm_world(tx_grid_group(&d->grid, TX_GROUP_MODEL));
+    tx_world *w = tx_comm_world(tx_grid_samples_group(&d->grid));
     double timeout = tx_world_timeout(w);
     tx_world_set_timeout(w, 0);
-    tx_status st = tx_comm_spread(tx_grid_group(&d->grid, TX_GROUP_MODEL), d->message, d->message_bytes, 0);
+    tx_status st = tx_comm_spread(tx_grid_samples_group(&d->grid), d->message, d->message_bytes, 0);
     tx_world_set_timeout(w, timeout);
     return st;
 }
 
 bool tx_decoder_leads(const tx_decoder *d)
 {
-    return tx_grid_rank(&d->grid, TX_AXIS_TENSOR) == 0 && is_first(d);
+    return tx_comm_rank(tx_grid_samples_group(&d->grid)) == 0;
 }
 
 tx_status tx_decoder_follow(tx_decoder *d)
@@ -281,13 +314,20 @@ tx_status tx_decoder_dismiss(tx_decoder *d)
 
 /* ---- life ---- */
 
+/* So many positions, or less, that ranks can divide, where they are many. */
+static int64_t whole_parts(const tx_decoder *d, int64_t n)
+{
+    int64_t each = n / n_context(d);
+    return n > FEW && each ? each * n_context(d) : n;
+}
+
 /* How many of n positions the next call takes: all there is room for, or a power of two, or FEW at most. */
 static int64_t piece_of(const tx_decoder *d, int64_t n)
 {
     if (n >= d->opts.max_rows) return d->opts.max_rows;
     int64_t piece = FEW;
     while (2 * piece <= n) piece *= 2;
-    return n < piece ? n : piece;
+    return n < piece ? n : whole_parts(d, piece);
 }
 
 /* All calls there can be, dry: attention counts with the whole cache. */
@@ -296,7 +336,7 @@ static tx_status plan(tx_decoder *d)
     int64_t few = min(FEW, d->opts.max_rows);
     listener to = { .logits = d->logits };
     for (int64_t n = 1; n <= few; n++) TX_TRY(run(d, n, 1, n, &to));
-    for (int64_t n = 2 * FEW; n < d->opts.max_rows; n *= 2) TX_TRY(run(d, n, 1, 0, &to));
+    for (int64_t n = 2 * FEW; n < d->opts.max_rows; n *= 2) TX_TRY(run(d, whole_parts(d, n), 1, 0, &to));
     TX_TRY(run(d, d->opts.max_rows, 1, min(FEW, d->opts.max_rows), &to));
     for (int64_t n = 1; n <= min(FEW, d->opts.n_slots); n++) TX_TRY(run(d, 1, n, n, &to));
     return tx_ctx_take_memory(&d->ctx);
@@ -330,8 +370,17 @@ static tx_status take_message(tx_decoder *d)
     return tx_alloc(&d->step, FEW, sizeof *d->step, "the decoder");
 }
 
-static tx_status check_opts(const tx_model *m, const tx_decoder_opts *opts)
+static tx_status check_opts(const tx_model *m, const tx_grid *g, const tx_decoder_opts *opts)
 {
+    int n = g ? tx_grid_size(g, TX_AXIS_CONTEXT) : 1;
+    if (n > 1 && m->n_heads / tx_grid_size(g, TX_AXIS_TENSOR) < n)
+        return TX_FAIL(TX_ERR_ARG,
+                       "--context-parallel-size %d: a rank that continues texts keeps the keys and values of some of "
+                       "the attention heads, and a tensor-parallel rank has %lld: give at most as many",
+                       n, (long long)(m->n_heads / tx_grid_size(g, TX_AXIS_TENSOR)));
+    if (n > 1 && m->experts.n_experts > 1)
+        return TX_FAIL(TX_ERR_ARG, "--context-parallel-size %d: layers with experts continue texts whole: leave it out",
+                       n);
     if (m->positions == TX_POSITIONS_LEARNED && opts->max_len > m->max_positions)
         return TX_FAIL(TX_ERR_ARG,
                        "prompt and new tokens together are %lld, the model has %lld positions: shorten one of them",
@@ -342,20 +391,30 @@ static tx_status check_opts(const tx_model *m, const tx_decoder_opts *opts)
     return TX_OK;
 }
 
+/* Those whose keys and values the rank keeps. */
+static int64_t n_groups_of(const tx_decoder *d)
+{
+    int64_t t = tx_grid_size(&d->grid, TX_AXIS_TENSOR);
+    return tx_context_groups_kept(d->model->n_heads / t, d->model->n_groups / t, n_context(d),
+                                  tx_grid_rank(&d->grid, TX_AXIS_CONTEXT));
+}
+
 tx_status tx_decoder_create(tx_decoder **out, tx_model *model, const tx_grid *grid, const tx_decoder_opts *opts)
 {
-    TX_TRY(check_opts(model, opts));
+    TX_TRY(check_opts(model, grid, opts));
     tx_decoder *d;
     TX_TRY(tx_alloc(&d, 1, sizeof *d, "the decoder"));
     tx_status st;
     d->model = model;
     d->grid = grid ? *grid : tx_grid_alone;
     d->grid.sequence = false;
+    d->grid.zigzag = false; /* and heads are exchanged among all context ranks */
+    d->grid.heads = 0;
     d->opts = *opts;
-    if (!d->opts.max_rows) d->opts.max_rows = MAX_ROWS;
-    d->opts.max_rows = min(d->opts.max_rows, opts->max_len);
+    if (!d->opts.max_rows) d->opts.max_rows = MAX_ROWS * n_context(d);
+    d->opts.max_rows = whole_parts(d, min(d->opts.max_rows, opts->max_len));
     d->n_layers = model->chunk[0].end - model->chunk[0].first;
-    d->n_groups = model->n_groups / tx_grid_size(&d->grid, TX_AXIS_TENSOR);
+    d->n_groups = n_groups_of(d);
     size_t slots = (size_t)opts->n_slots, rows = slots > FEW ? slots : FEW;
     TX_GOTO(tx_grid_ctx(&d->ctx, &d->grid, opts->backend, opts->n_threads, opts->teams));
     TX_GOTO(tx_alloc(&d->kv, (size_t)d->n_layers, sizeof *d->kv, "the key-value cache"));

@@ -4,7 +4,8 @@
  *      append    slot 3    t0 t1 ... t(n-1)        many tokens of one sequence: a prompt, a text to be scored
  *      step      slot 0 1 3 7    a  b  c  d        one token more of several sequences, each with its own past
  *
- *  Ranks: with tensor and pipeline parallelism the ranks of the model group work together. The first of them, the
+ *  Ranks: with tensor, pipeline and context parallelism the ranks that see the same samples work together; those along
+ *  the context axis each keep the keys and values of some heads, and divide long prompts. The first of them, the
  * leader, makes all calls; the others are in tx_decoder_follow and do their part of each call, until the leader
  * dismisses them. So code that generates, scores or serves is written for one rank and runs on any number. The leader
  * gets whole logits.
@@ -30,7 +31,7 @@ typedef struct tx_decoder_opts {
     int64_t max_rows;    /* positions that one call computes at most: append works in pieces of it. 0: a default */
 } tx_decoder_opts;
 
-/* The model has its weights. @model, @grid (NULL: a rank alone) are borrowed. Collective over the model group, all with
+/* The model has its weights. @model, @grid (NULL: a rank alone) are borrowed. Collective over those ranks, all with
  * the same options. TX_ERR_ARG: max_len is more than the model has positions for. */
 tx_status tx_decoder_create(tx_decoder **out, tx_model *model, const tx_grid *grid, const tx_decoder_opts *opts);
 void tx_decoder_destroy(tx_decoder *d); /* NULL allowed; not collective */

@@ -69,8 +69,9 @@ static tx_status turn(tx_ctx *c, const tx_attention *w, tx_tensor qk, const tx_a
                          .inverse = back };
     if (!w->n_rot) return TX_OK;
     if (k->kv && !back) how.past = k->kv->past;
+    if (k->kv && k->kv->own_from.data) how.past.n = k->kv->own_from;
     if (all > n) how.length = all;
-    if (!tx_context_is_divided(c)) return turn_run(c, qk, how, k->chunks ? k->chunks->first : 0);
+    if (!tx_context_is_divided(c) || k->kv) return turn_run(c, qk, how, k->chunks ? k->chunks->first : 0);
     TX_TRY(turn_run(c, tx_slice_rows(qk, 0, at.turn), how, at.first));
     return turn_run(c, tx_slice_rows(qk, at.turn, n - at.turn), how, tx_position_of(&at, at.turn));
 }
@@ -160,7 +161,7 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
     TX_TRY(norm_parts(c, w, a, p));
     tx_at_part(c, CORE);
     TX_TRY(turn(c, w, p.qk, k, false));
-    if (kv) {
+    if (kv && !tx_context_is_divided(c)) {
         TX_RUN(c, cache_append, .k_cache = kv->k, .v_cache = kv->v, .k = p.k, .v = p.v, .past = kv->past);
         p.k = kv->k;
         p.v = kv->v;

@@ -61,6 +61,8 @@ typedef struct tx_attention_saved {
 typedef struct tx_kv_cache {
     tx_tensor k, v; /* [positions, slots, groups, d], any strides but the last */
     tx_past past;
+    tx_tensor own_from; /* [b] i32: where ranks divide the positions of a call in a row, this one's first; absent: all
+                         * of them have all of these. Of the cache each has some heads (context_attention.h) */
 } tx_kv_cache;
 
 /* What a layer's attention works on. Of sums over tensor ranks a rank has its own part. */

@@ -134,6 +134,7 @@ bool tx_context_by_heads(const tx_ctx *c, const tx_attention *w)
 
 tx_status tx_context_attention_fwd(tx_ctx *c, const tx_core_attention *k, tx_context_saved *a)
 {
+    if (k->call->kv) return tx__ulysses_generate(c, k);
     switch (k->w->context) {
     case TX_CP_COMM_P2P:
         return tx__ring_fwd(c, k);

@@ -6,7 +6,9 @@
  *  ulysses.c         --cp-comm-type a2a: each rank gets all positions of some heads by all-to-alls. arXiv:2309.14509
  *  ring_attention.c  p2p: keys and values go around a ring, arXiv:2310.01889; allgather: each rank gets all of them
  *
- *  With a2a+p2p heads are exchanged in rows of ranks, and keys and values then go around rings of these. */
+ *  With a2a+p2p heads are exchanged in rows of ranks, and keys and values then go around rings of these.
+ *  Generation has a way of its own, whatever the training's was: each rank keeps the keys and values of some heads, of
+ * all positions (ulysses.c). */
 #ifndef TX_NN_CONTEXT_ATTENTION_H
 #define TX_NN_CONTEXT_ATTENTION_H
 
@@ -56,7 +58,11 @@ tx_status tx_context_attention_bwd(tx_ctx *c, const tx_core_attention *k, const 
  * becomes of the queries. @heads, @groups of a tensor-parallel rank */
 int64_t tx_context_heads_sent(int64_t heads, int64_t groups, int64_t n_ranks);
 
+/* Of a tensor-parallel rank's heads: the groups whose keys and values rank `rank` of n keeps in generation. */
+int64_t tx_context_groups_kept(int64_t heads, int64_t groups, int64_t n_ranks, int64_t rank);
+
 /* For src/nn/ only: ulysses.c and ring_attention.c. */
+tx_status tx__ulysses_generate(tx_ctx *c, const tx_core_attention *k);
 tx_status tx__ulysses_fwd(tx_ctx *c, const tx_core_attention *k, tx_context_saved *a);
 tx_status tx__ulysses_bwd(tx_ctx *c, const tx_core_attention *k, const tx_context_saved *a);
 tx_status tx__ring_fwd(tx_ctx *c, const tx_core_attention *k);

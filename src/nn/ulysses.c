@@ -11,6 +11,10 @@
  *
  *      | q .. q | k .. k | v .. v |      [s, b, queries + 2 groups, d]
  *
+ *  In generation each rank keeps the keys and values of its heads. Of many new positions each rank has a part, and
+ * heads are exchanged as above; few are computed by all ranks, each attends with its heads, and what it makes is
+ * gathered.
+ *
  *  A run of heads may begin and end inside a group; attention is then computed for at most three pieces, each of whole
  * groups or of a part of one. Source: DeepSpeed Ulysses, arXiv:2309.14509; deepspeed/sequence/layer.py. */
 #include "nn/context_attention.h"
@@ -46,6 +50,12 @@ int64_t tx_context_heads_sent(int64_t heads, int64_t groups, int64_t n_ranks)
         n += width_of(&h);
     }
     return n;
+}
+
+int64_t tx_context_groups_kept(int64_t heads, int64_t groups, int64_t n_ranks, int64_t rank)
+{
+    const tx_attention w = { .n_heads = heads, .n_groups = groups };
+    return heads_of(&w, n_ranks, rank).n_groups;
 }
 
 /* The next piece of h from head `at` on: whole groups, or a part of one. */
@@ -357,6 +367,77 @@ tx_status tx__ulysses_bwd(tx_ctx *c, const tx_core_attention *k, const tx_contex
     /* 1  dq, dk, dv of this rank's positions */
     TX_TRY(all_to_all(c, k, false, rows, as_rows(d)));
     TX_TRY(unpack_gradients(c, k, &x, rows));
+    tx_arena_pop(&c->scratch, mark);
+    return TX_OK;
+}
+
+/* ---- generation ---- */
+
+/* New keys and values of the rank's groups go into its cache, and its heads see all of them.
+ *  @k, @v [s, b, groups of the rank, d]    @q all heads, as the call has them; or, of the rank's alone, a `block`
+ *  @o block of the rank's heads */
+static tx_status attend_cached(tx_ctx *c, const tx_core_attention *k, const run *h, tx_core_attention own, bool block)
+{
+    const tx_kv_cache *kv = k->call->kv;
+    TX_RUN(c, cache_append, .k_cache = kv->k, .v_cache = kv->v, .k = own.k, .v = own.v, .past = kv->past);
+    for (int64_t at = h->first; at < h->first + h->n;) {
+        run p = piece_of(k->w, h, at);
+        tx_core_attention y = { .w = k->w, .call = k->call, .first_head = at };
+        y.q = block ? in_block(own.q, at - h->first, p.n, p.n_groups) : piece_of_all(own.q, &p);
+        y.k = groups_of(kv->k, p.group - h->group, p.n_groups);
+        y.v = groups_of(kv->v, p.group - h->group, p.n_groups);
+        y.o = in_block(own.o, at - h->first, p.n, p.n_groups);
+        TX_TRY(tx_core_attention_fwd(c, &y));
+        at += p.n;
+    }
+    return TX_OK;
+}
+
+/* Ranks have the call's positions in a row. */
+static tx_status generate_parts(tx_ctx *c, const tx_core_attention *k)
+{
+    const exchange x = exchange_of(c, k);
+    const run *h = &x.own;
+    int64_t s = x.n_ranks * x.s;
+    tx_tensor qkv = push_block(&c->scratch, k, &x, s, width_of(h)), o = push_block(&c->scratch, k, &x, s, h->n),
+              sent = push_rows(&c->scratch, k, rows_sent(k, &x, true)),
+              got = tx_slice_rows(sent, 0, rows_sent(k, &x, false));
+    const tx_core_attention own = {
+        .q = qkv, .k = keys_in(qkv, h, false, 0, h->n_groups), .v = keys_in(qkv, h, true, 0, h->n_groups), .o = o
+    };
+    TX_TRY(pack(c, k, &x, sent));
+    TX_TRY(all_to_all(c, k, true, as_rows(qkv), sent));
+    TX_TRY(attend_cached(c, k, h, own, true));
+    TX_TRY(all_to_all(c, k, false, got, as_rows(o)));
+    return move_outputs(c, k, &x, k->o, got, true);
+}
+
+/* All ranks have all positions of the call. Each gives as many heads as the first, which has most; what is behind its
+ * own is not read. */
+static tx_status generate_alike(tx_ctx *c, const tx_core_attention *k)
+{
+    const exchange x = exchange_of(c, k);
+    int64_t most = heads_of(k->w, x.n_ranks, 0).n, rows = x.s * x.b * most;
+    tx_tensor all = push_rows(&c->scratch, k, x.n_ranks * rows),
+              part = tx_slice_rows(all, tx_comm_rank(x.group) * rows, rows);
+    const tx_core_attention own = { .q = k->q,
+                                    .k = groups_of(k->k, x.own.group, x.own.n_groups),
+                                    .v = groups_of(k->v, x.own.group, x.own.n_groups),
+                                    .o = block_at(part.data, k, &x, x.s, most) };
+    TX_TRY(attend_cached(c, k, &x.own, own, false));
+    TX_TRY(tx_all_gather(c, x.group, all, part));
+    for (int64_t i = 0; i < x.n_ranks; i++) {
+        run h = heads_of(k->w, x.n_ranks, i);
+        TX_TRY(
+            move_queries(c, k->w, &h, k->o, block_at(tx_slice_rows(all, i * rows, rows).data, k, &x, x.s, most), true));
+    }
+    return TX_OK;
+}
+
+tx_status tx__ulysses_generate(tx_ctx *c, const tx_core_attention *k)
+{
+    size_t mark = tx_arena_mark(&c->scratch);
+    TX_TRY(k->call->kv->own_from.data ? generate_parts(c, k) : generate_alike(c, k));
     tx_arena_pop(&c->scratch, mark);
     return TX_OK;
 }

@@ -24,7 +24,7 @@ static const tx_axis_kind in_order[TX_N_AXES] = {
 #undef X
 };
 
-enum { ALL, ENDS, IN_A_ROW, ACROSS, A_COPY };
+enum { ALL, ENDS, IN_A_ROW, ACROSS, A_COPY, DIVIDED };
 static const struct {
     const char *name;
     unsigned axes;
@@ -280,6 +280,9 @@ static group_spec describe_group(const tx_grid *g, int kind)
         return (group_spec){ n / row, number / row, color + n_colors * (number % row), n == row };
     case A_COPY:
         return row ? describe_copy(g, row) : (group_spec){ 1, 0, -1, true };
+    case DIVIDED:
+        if (tx_grid_size(g, TX_AXIS_CONTEXT) == 1) return (group_spec){ 1, 0, -1, true };
+        return (group_spec){ n, number, color, n == 1 };
     default:
         return (group_spec){ n, number, color, n == 1 };
     }

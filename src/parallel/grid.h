@@ -58,8 +58,10 @@ typedef enum tx_axis_kind {
 #define TX_ALONG(constant) (1u << TX_AXIS_##constant)
 #define TX_ALONG_ALL       ((1u << TX_N_AXES) - 1)
 
-/* Those along which ranks have the same parameters, and those along which experts are divided. */
+/* Those along which ranks have the same parameters, those along which they work on the same samples, and those along
+ * which experts are divided. */
 #define TX_ALONG_SHARERS (TX_ALONG(DATA) | TX_ALONG(CONTEXT))
+#define TX_ALONG_SAMPLES (TX_ALONG_ALL & ~TX_ALONG(DATA))
 #define TX_ALONG_EXPERTS (TX_ALONG(TENSOR) | TX_ALONG_SHARERS)
 
 /* clang-format off */
@@ -69,7 +71,8 @@ typedef enum tx_axis_kind {
  *  axes     along which places differ; of experts that tensor ranks split not TENSOR
  *  members  ALL of those ranks; or the two ENDS: the first and the last; a rank between them is in a group of one; or
  *           those IN_A_ROW; or those that have the same place in their rows, ACROSS them; or of ALL those whose places
- *           along DATA and CONTEXT are in one row, A_COPY
+ *           along DATA and CONTEXT are in one row, A_COPY; or ALL, of which there are groups only where ranks along
+ *           CONTEXT divide samples, DIVIDED
  *  row      ranks of a row, a member of tx_layout; where that is 0 such groups are groups of one */
 /*    constant  name                    axes                                    members    row */
 #define TX_STEP_GROUPS(X) /* in which a step moves tensors */                                     \
@@ -86,6 +89,7 @@ typedef enum tx_axis_kind {
     X(EXPERT_DATA, "expert-data-parallel", TX_ALONG_EXPERTS,                    ACROSS,    expert)
 #define TX_OTHER_GROUPS(X)                                                                        \
     X(MODEL,    "model-parallel",       TX_ALONG(TENSOR) | TX_ALONG(PIPELINE),  ALL,       none)  \
+    X(SAMPLES,  "same-sample",          TX_ALONG_SAMPLES,                       DIVIDED,   none)  \
     X(COPY,     "model copy",           TX_ALONG_ALL,                           A_COPY,    copy)  \
     X(WORLD,    "world",                TX_ALONG_ALL,                           ALL,       none)
 
@@ -159,6 +163,12 @@ void tx_grid_place(tx_grid *g, int rank, const tx_layout *layout);
 
 /* The grid's sizes: of all its ranks. */
 tx_layout tx_grid_layout(const tx_grid *g);
+
+/* The ranks that work on this one's samples. */
+static inline tx_comm *tx_grid_samples_group(const tx_grid *g)
+{
+    return tx_grid_group(g, tx_grid_size(g, TX_AXIS_CONTEXT) > 1 ? TX_GROUP_SAMPLES : TX_GROUP_MODEL);
+}
 
 /* How many ranks have this one's parameters: those along DATA and CONTEXT. */
 static inline int tx_grid_sharers(const tx_grid *g)

@@ -26,6 +26,9 @@ for axis in tensor pipeline; do
         --$axis-model-parallel-size 2
     near out one "$axis"
 done
+all_ranks 2 "$TRIAX" evaluate "${model[@]}" --data-path "$data/dataset/tiny_text_document" --eval-iters 20 --json \
+    --context-parallel-size 2
+near out one "context"
 
 # tasks on the ranks of one model
 tasks() {
@@ -36,10 +39,11 @@ tasks() {
     done
 }
 tasks ok evaluate "${model[@]}" 3>one
-for layout in "2 2 1" "2 1 2" "4 2 2"; do
-    read -r n t p <<<"$layout"
-    tasks all_ranks "$n" "$TRIAX" evaluate "${model[@]}" --tensor-model-parallel-size "$t" --pipeline-model-parallel-size "$p" 3>several
-    near several one "tasks on $n ranks"
+for layout in "2 2 1 1" "2 1 2 1" "4 2 2 1" "4 1 2 2"; do
+    read -r n t p c <<<"$layout"
+    tasks all_ranks "$n" "$TRIAX" evaluate "${model[@]}" --tensor-model-parallel-size "$t" --pipeline-model-parallel-size "$p" \
+        --context-parallel-size "$c" 3>several
+    near several one "tasks on $layout ranks"
 done
 ranks 2 "$TRIAX" evaluate "${model[@]}" --task LAMBADA --valid-data wiki.txt --tensor-model-parallel-size 2 && die "text as JSON lines"
 [ "$(grep -c '^error: wiki.txt: line 1: is no JSON object' err)" -eq 1 ] || { cat err; die "not one message"; }
@@ -49,7 +53,8 @@ train=(pretrain-gpt --num-layers 2 --hidden-size 32 --num-attention-heads 2 --se
     --micro-batch-size 1 --global-batch-size 4 --lr 1e-3 "${vocab[@]}" --data-path "$data/dataset/tiny_text_document" --split 8,1,1
     --train-iters 4 --log-interval 2 --eval-interval 2 --eval-iters 1 --save-interval 4)
 beside=(--eval-tasks LAMBADA=lambada.jsonl multiple-choice=choices.jsonl WIKITEXT103=wiki.txt --overlapping-eval 16)
-for layout in "2 --zero-stage 1" "2 --tensor-model-parallel-size 2 --sequence-parallel" "4 --pipeline-model-parallel-size 2 --zero-stage 2"; do
+for layout in "2 --zero-stage 1" "2 --tensor-model-parallel-size 2 --sequence-parallel" "4 --pipeline-model-parallel-size 2 --zero-stage 2" \
+    "4 --context-parallel-size 2 --zero-stage 1"; do
     read -r n flags <<<"$layout"
     rm -rf with without
     all_ranks "$n" "$TRIAX" "${train[@]}" $flags --save without

@@ -7,14 +7,15 @@
 model=(--load "$data/golden/generation/model" --vocab-file "$data/tiny/tiny-vocab.json" --merge-file "$data/tiny/tiny-merges.txt")
 tp=--tensor-model-parallel-size
 pp=--pipeline-model-parallel-size
+cp=--context-parallel-size
 
-# same WHAT FLAGS...: on two ranks by tensors and by layers what one process prints
+# same WHAT FLAGS...: on two ranks by tensors, by layers and by the cache's heads what one process prints
 same() {
     local what=$1
     shift
     ok generate "${model[@]}" "$@" </dev/null
     grep -v '^score ' out >expected
-    for layout in $tp $pp; do
+    for layout in $tp $pp $cp; do
         all_ranks 2 "$TRIAX" generate "${model[@]}" "$@" $layout 2
         cmp <(grep -v '^score ' out) expected || die "$what, $layout 2"
     done
@@ -28,6 +29,8 @@ ok generate "${model[@]}" --prompt 'First Citizen:' 'KING' --greedy --max-new-to
 cp out expected
 all_ranks 4 "$TRIAX" generate "${model[@]}" --prompt 'First Citizen:' 'KING' --greedy --max-new-tokens 20 $tp 2 $pp 2
 cmp out expected || die "four ranks"
+all_ranks 4 "$TRIAX" generate "${model[@]}" --prompt 'First Citizen:' 'KING' --greedy --max-new-tokens 20 $pp 2 --ds-sequence-parallel-size 2
+cmp out expected || die "four ranks, two of them divide long prompts"
 printf 'First Citizen:\nKING\n' >lines
 timeout -k 5 120 mpirun -n 2 "$TRIAX" generate "${model[@]}" --greedy --max-new-tokens 20 $tp 2 <lines >out 2>err || { cat err >&2; die "standard input"; }
 cmp out expected || die "prompts on standard input"

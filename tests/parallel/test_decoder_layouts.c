@@ -99,42 +99,53 @@ out:
     return st;
 }
 
-static void run(job *j, const char *flags, int tp, int pp, script_fn *script)
+static void run(job *j, const char *flags, const int *axes, script_fn *script)
 {
+    int tp = axes[0], pp = axes[1], n = tp * pp * axes[2];
     char all[2048];
     tx_config *cfg;
     snprintf(all, sizeof all, "%s --world-size %d --tensor-model-parallel-size %d --pipeline-model-parallel-size %d",
-             flags, tp * pp, tp, pp);
+             flags, n, tp, pp);
     ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", all));
     j->cfg = cfg;
     j->tp = tp;
     j->pp = pp;
     j->script = script;
-    ASSERT_OK(tx_world_threads(tp * pp, rank_of, j));
+    ASSERT_OK(tx_world_threads(n, rank_of, j));
     tx_config_free(cfg);
 }
 
 static const struct layout {
     const char *flags;
-    int tp, pp;
-    const char *how; /* flags of the layout alone */
+    int tp, pp, cp;
+    const char *how; /* flags of the layout alone; those of cp, too */
 } layouts[] = {
-    { LIKE_GPT2, 1, 2, "" },
-    { LIKE_GPT2, 2, 1, "" },
-    { LIKE_GPT2 "--sequence-parallel", 4, 1, "" },
-    { LIKE_GPT2 "--embed-layernorm", 2, 2, "" },
-    { LIKE_LLAMA, 2, 1, "" },
-    { LIKE_LLAMA, 2, 2, "" },
-    { LIKE_LLAMA, 1, 4, "" },
-    { LIKE_BLOOM, 2, 2, "" },
-    { LIKE_BLOOM, 4, 1, "" },
-    { LIKE_GPT_OSS, 2, 2, "" },
-    { LIKE_GEMMA2, 2, 2, "" },
-    { LIKE_PHI, 4, 1, "" },
-    { LIKE_MIXTRAL, 2, 1, "" },
-    { LIKE_MIXTRAL, 1, 2, "" },
-    { LIKE_DEEPSPEED, 2, 2, "" },
-    { LIKE_MIXTRAL, 2, 1, "--expert-model-parallel-size 2 --expert-tensor-parallel-size 1" },
+    { LIKE_GPT2, 1, 2, 1, "" },
+    { LIKE_GPT2, 2, 1, 1, "" },
+    { LIKE_GPT2 "--sequence-parallel", 4, 1, 1, "" },
+    { LIKE_GPT2 "--embed-layernorm", 2, 2, 1, "" },
+    { LIKE_LLAMA, 2, 1, 1, "" },
+    { LIKE_LLAMA, 2, 2, 1, "" },
+    { LIKE_LLAMA, 1, 4, 1, "" },
+    { LIKE_BLOOM, 2, 2, 1, "" },
+    { LIKE_BLOOM, 4, 1, 1, "" },
+    { LIKE_GPT_OSS, 2, 2, 1, "" },
+    { LIKE_GEMMA2, 2, 2, 1, "" },
+    { LIKE_PHI, 4, 1, 1, "" },
+    { LIKE_MIXTRAL, 2, 1, 1, "" },
+    { LIKE_MIXTRAL, 1, 2, 1, "" },
+    { LIKE_DEEPSPEED, 2, 2, 1, "" },
+    { LIKE_MIXTRAL, 2, 1, 1, "--expert-model-parallel-size 2 --expert-tensor-parallel-size 1" },
+    { LIKE_GPT2, 1, 1, 2, "--context-parallel-size 2" },
+    { LIKE_GPT2, 1, 1, 3, "--context-parallel-size 3 --seq-length 96" },
+    { LIKE_GPT2, 2, 2, 2, "--ds-sequence-parallel-size 2" },
+    { LIKE_LLAMA, 1, 1, 4, "--context-parallel-size 4" },
+    { LIKE_LLAMA, 2, 1, 2, "--context-parallel-size 2 --cp-comm-type allgather" },
+    { LIKE_BLOOM, 1, 2, 2, "--context-parallel-size 2" },
+    { LIKE_GPT_OSS, 1, 1, 2, "--context-parallel-size 2" },
+    { LIKE_GEMMA2, 1, 1, 4,
+      "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2" },
+    { LIKE_PHI, 1, 1, 2, "--context-parallel-size 2" },
 };
 
 static void any_layout_is_one_rank(void **state)
@@ -143,13 +154,13 @@ static void any_layout_is_one_rank(void **state)
     static job one, many;
     for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) {
         const struct layout *l = &layouts[k];
-        run(&one, l->flags, 1, 1, go_on);
+        run(&one, l->flags, (const int[]){ 1, 1, 1 }, go_on);
         char flags[1024];
         snprintf(flags, sizeof flags, "%s %s", l->flags, l->how);
-        run(&many, flags, l->tp, l->pp, k % 2 ? go_on_behind_errors : go_on);
+        run(&many, flags, (const int[]){ l->tp, l->pp, l->cp }, k % 2 ? go_on_behind_errors : go_on);
         for (int i = 0; i < ROWS; i++) {
-            char what[96];
-            snprintf(what, sizeof what, "tp %d pp %d, row %d of %s", l->tp, l->pp, i,
+            char what[192];
+            snprintf(what, sizeof what, "tp %d pp %d %s, row %d of %s", l->tp, l->pp, l->how, i,
                      strstr(l->flags, "swiglu") ? "Llama" : "GPT-2");
             ASSERT_OK(same_logits(many.out + i * VOCAB, one.out + i * VOCAB, what));
         }
@@ -160,8 +171,8 @@ static void followers_wait_for_hours(void **state)
 {
     (void)state;
     static job one, many = { .timeout = 0.4 };
-    run(&one, LIKE_GPT2, 1, 1, go_on);
-    run(&many, LIKE_GPT2, 2, 2, go_on_later);
+    run(&one, LIKE_GPT2, (const int[]){ 1, 1, 1 }, go_on);
+    run(&many, LIKE_GPT2, (const int[]){ 2, 2, 1 }, go_on_later);
     for (int i = 0; i < ROWS; i++) ASSERT_OK(same_logits(many.out + i * VOCAB, one.out + i * VOCAB, "later"));
 }
 
