@@ -227,10 +227,12 @@ typedef struct tx_rope_args {
 enum { TX_MAX_ROT = 512 };
 TX_API tx_status tx_op_rope(tx_ctx *c, const tx_rope_args *a);
 
-/* Which positions of a sample the rows of a tensor have, where ranks divide samples: two runs of neighbours at most.
- * Row i has position  first + i,  and from row `turn` on  first + i + jump.  All zero: row i has position i. */
+/* Which positions of a sample the rows of a tensor have, where ranks divide samples: runs of neighbours. Row i has
+ * position  first + i,  from row `turn` on  first + i + jump,  and where there are more than two runs, `each` rows each
+ * after the first one, another `jump` at the beginning of each.  All zero: row i has position i. */
 typedef struct tx_position_runs {
     int64_t first, turn, jump; /* not negative */
+    int64_t each;              /* 0: two runs at most */
 } tx_position_runs;
 
 /* A dropout mask that depends on global coordinates only. Element e of the stream is kept iff

@@ -211,7 +211,8 @@ static tx_status check_activation_mask(const char *op, const tx_dropout *m, int6
 {
     if (m->drop == 0) return TX_OK;
     if (m->drop > 65535) return TX_FAIL(TX_ERR_ARG, "%s: drop %u is not in 0..65535", op, m->drop);
-    if (m->at.first < 0 || m->at.turn < 0 || m->at.jump < 0 || tx_position_of(&m->at, s - 1) >= m->s_global)
+    if (m->at.first < 0 || m->at.turn < 0 || m->at.jump < 0 || m->at.each < 0 ||
+        tx_position_of(&m->at, s - 1) >= m->s_global)
         return TX_FAIL(TX_ERR_SHAPE, "%s: positions %lld + %lld do not lie in the mask's sequence length %lld", op,
                        (long long)m->at.first, (long long)s, (long long)m->s_global);
     return TX_OK;

@@ -11,22 +11,42 @@
 #include "base/rng.h"
 #include "triax/ops.h"
 
-/* The position of row i; that of the rows from row i on; and which of n rows has position p, or -1. */
+/* The position of row i; those of the rows from row i on; which of n rows has position p, or -1; and how many of n rows
+ * are neighbours, from row i on. */
 TX_DEVICE_CODE static inline int64_t tx_position_of(const tx_position_runs *r, int64_t i)
 {
-    return r->first + i + (i >= r->turn ? r->jump : 0);
+    if (i < r->turn) return r->first + i;
+    return r->first + i + (r->each ? 1 + (i - r->turn) / r->each : 1) * r->jump;
 }
 static inline tx_position_runs tx_positions_from(const tx_position_runs *r, int64_t i)
 {
-    if (i >= r->turn) return (tx_position_runs){ .first = tx_position_of(r, i), .turn = 0, .jump = 0 };
-    return (tx_position_runs){ .first = r->first + i, .turn = r->turn - i, .jump = r->jump };
+    tx_position_runs y = { .first = tx_position_of(r, i), .jump = r->jump, .each = r->each };
+    if (i < r->turn)
+        y.turn = r->turn - i;
+    else if (r->each)
+        y.turn = r->each - (i - r->turn) % r->each;
+    else
+        y.jump = 0;
+    return y;
 }
 static inline int64_t tx_position_row(const tx_position_runs *r, int64_t n, int64_t p)
 {
     int64_t i = p - r->first;
-    if (i >= 0 && i < r->turn) return i < n ? i : -1;
-    i -= r->jump;
-    return i >= r->turn && i >= 0 && i < n ? i : -1;
+    if (i >= r->turn) { /* of the other runs */
+        int64_t k = i - r->turn - r->jump, run = r->each + r->jump, in = r->each && k >= 0 ? k % run : k;
+        if (k < 0 || (r->each && in >= r->each)) return -1;
+        i = r->turn + (r->each ? k / run * r->each : 0) + in;
+    }
+    return i >= 0 && i < n ? i : -1;
+}
+static inline int64_t tx_positions_next(const tx_position_runs *r, int64_t i, int64_t n)
+{
+    int64_t left = n - i;
+    if (i < r->turn)
+        left = r->turn - i;
+    else if (r->each)
+        left = r->each - (i - r->turn) % r->each;
+    return left < n - i ? left : n - i;
 }
 
 /* What a kept element is multiplied with. */

@@ -201,7 +201,7 @@ enum tx_cp_comm tx_config_cp_comm(const tx_config *cfg);
 int64_t tx_config_heads_ranks(const tx_config *cfg);
 
 /* Whether each of the latter has two runs of a sample's positions (Megatron's halves), so that all compute as much of
- * causal attention; else one, as where attention is not causal. */
+ * causal attention; else one, as where attention is not causal, or one in each chunk (tx_config_chunking). */
 bool tx_config_zigzag(const tx_config *cfg);
 
 /* Whether a layout is looked for (--search, --gpus-for): the one that the options have does not count then, and rules

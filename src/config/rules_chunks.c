@@ -36,8 +36,51 @@ static void rule_chunks_go_with(const tx__check *k)
                          "--sequence-parallel");
 }
 
+/* A length of samples that is more than a chunk and not so many chunks; 0: there is none. */
+static int64_t odd_length(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    int64_t chunk = c->fpdt_chunk_size, length = c->seq_length, last;
+    if (length > chunk && length % chunk) return length;
+    if (!tx__curriculum_is_sound(k)) return 0;
+    for (int64_t i = 1; i <= (c->train_iters ? c->train_iters : 1000000000); i = last + 1) {
+        length = tx_config_sample_length(c, i, &last);
+        if (length > chunk && length % chunk) return length;
+        if (last == INT64_MAX) break;
+    }
+    return 0;
+}
+
+/* Ranks that divide the positions of a sample divide those of each chunk. */
+static void rule_chunks_are_divided(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    long long ranks = c->context_parallel_size, chunk = c->fpdt_chunk_size;
+    if (!c->fpdt || ranks < 2 || k->bad->context_parallel_size || k->bad->ds_sequence_parallel_size ||
+        k->bad->cp_comm_type || k->bad->fpdt_chunk_size || k->bad->seq_length)
+        return;
+    enum tx_cp_comm how = tx_config_cp_comm(c);
+    if (how != TX_CP_COMM_A2A && how != TX_CP_COMM_ALLGATHER) {
+        tx__violate(k->v,
+                    FPDT ": ranks exchange heads of a chunk, or gather its keys, and --cp-comm-type is %s: give a2a or "
+                         "allgather, or --ds-sequence-parallel-size %lld in the place of --context-parallel-size",
+                    c->cp_comm_type.n ? c->cp_comm_type.item[0] : "p2p", ranks);
+        return;
+    }
+    if (c->seq_length <= chunk) return;
+    int64_t length = odd_length(k);
+    if (chunk % ranks)
+        tx__violate(k->v, FPDT "-chunk-size %lld is not divisible by --%s %lld", chunk, tx__context_flag(c), ranks);
+    else if (length)
+        tx__violate(k->v,
+                    FPDT "-chunk-size %lld does not divide a sample's %lld positions, and --%s divides whole chunks: "
+                         "give a size that does",
+                    chunk, (long long)length, tx__context_flag(c));
+}
+
 const tx__rule tx__rules_chunks[] = {
     { NULL, rule_chunks_have_what_they_need },
     { NULL, rule_chunks_go_with },
+    { NULL, rule_chunks_are_divided },
     { NULL, NULL },
 };

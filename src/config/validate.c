@@ -224,7 +224,7 @@ int64_t tx_config_heads_ranks(const tx_config *cfg)
 bool tx_config_zigzag(const tx_config *cfg)
 {
     bool causal = cfg->model_type != TX_MODEL_BERT;
-    return causal && cfg->context_parallel_size > 1 && tx_config_cp_comm(cfg) != TX_CP_COMM_A2A;
+    return causal && !cfg->fpdt && cfg->context_parallel_size > 1 && tx_config_cp_comm(cfg) != TX_CP_COMM_A2A;
 }
 
 bool tx_config_searches(const tx_config *cfg)

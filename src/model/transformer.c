@@ -1,6 +1,7 @@
 /* transformer.c - the layers that models have in common: embedding, block, final norm. */
 #include "model/transformer.h"
 
+#include "parallel/cp.h"
 #include "parallel/tp.h"
 
 /* Parts, for the watch. */
@@ -170,6 +171,7 @@ void tx_transformer_lend(tx_ctx *c, void *model, tx_tensor x)
     tx_transformer *t = model;
     const tx_model *m = &t->base;
     int64_t s = x.dim[0], b = x.dim[1], chunk = m->chunking.positions;
+    if (chunk) chunk = tx_cp_rows(tx_grid_of(c), chunk);
     if (chunk && chunk < s) s = chunk;
     t->lent = (tx_block_rooms){ 0 };
     if (m->stream != m->dtype || t->halves != TX_IN_TURN)

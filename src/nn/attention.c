@@ -44,20 +44,13 @@ static tx_tensor all_heads(const tx_attention *w, tx_tensor x)
     return heads(w, x, r, 0, r);
 }
 
-/* Neighbours, from position `first` on. */
-static tx_status turn_run(tx_ctx *c, tx_tensor qk, tx_rope_args how, int64_t first)
-{
-    how.x = qk;
-    how.first = first;
-    return qk.dim[0] ? tx_op_rope(c, &how) : TX_OK;
-}
-
 /* q and k by their positions, or back again. */
 static tx_status turn(tx_ctx *c, const tx_attention *w, tx_tensor qk, const tx_attention_call *k, bool back)
 {
     const tx_grid *g = tx_grid_of(c);
     int64_t n = qk.dim[0], all = k->chunks ? k->chunks->s : n * tx_grid_size(g, TX_AXIS_CONTEXT);
-    const tx_position_runs at = tx_cp_positions(g, all);
+    const tx_position_runs whole = tx_cp_positions(g, all),
+                           at = tx_positions_from(&whole, k->chunks ? k->chunks->first / k->chunks->n_ranks : 0);
     tx_rope_args how = { .n_rot = w->n_rot,
                          .theta = w->rope_theta,
                          .frequency = w->rope_frequency,
@@ -71,9 +64,17 @@ static tx_status turn(tx_ctx *c, const tx_attention *w, tx_tensor qk, const tx_a
     if (k->kv && !back) how.past = k->kv->past;
     if (k->kv && k->kv->own_from.data) how.past.n = k->kv->own_from;
     if (all > n) how.length = all;
-    if (!tx_context_is_divided(c) || k->kv) return turn_run(c, qk, how, k->chunks ? k->chunks->first : 0);
-    TX_TRY(turn_run(c, tx_slice_rows(qk, 0, at.turn), how, at.first));
-    return turn_run(c, tx_slice_rows(qk, at.turn, n - at.turn), how, tx_position_of(&at, at.turn));
+    if (k->kv) {
+        how.x = qk;
+        return tx_op_rope(c, &how);
+    }
+    for (int64_t i = 0, run; i < n; i += run) {
+        run = tx_positions_next(&at, i, n);
+        how.x = tx_slice_rows(qk, i, run);
+        how.first = tx_position_of(&at, i);
+        TX_TRY(tx_op_rope(c, &how));
+    }
+    return TX_OK;
 }
 
 /* Heads that lie one after the other, as rows [s b n, d] in `room`, which may be larger; with a norm of the whole as

@@ -10,12 +10,13 @@ static tx_arena *place(tx_ctx *c, const tx_chunks *a)
 
 void tx_chunks_push(tx_ctx *c, tx_chunks *a, tx_chunking how, const tx_chunk_shape *of)
 {
-    *a = (tx_chunks){ .how = how, .s = of->s };
+    *a = (tx_chunks){ .how = how, .s = of->s, .n_ranks = of->n_ranks, .n_parts = of->n_parts, .part = of->part };
+    int64_t queries = of->s / of->n_parts;
     tx_arena *to = place(c, a);
-    if (of->x.data) a->x = tx_push3(to, of->x.dtype, of->s, of->b, of->x.dim[2]);
+    if (of->x.data) a->x = tx_push3(to, of->x.dtype, of->s / of->n_ranks, of->b, of->x.dim[2]);
     a->kv = tx_push3(to, of->dtype, of->s, of->b, 2 * of->n_groups * of->d);
-    a->o = tx_push3(to, of->dtype, of->s, of->b, of->n_heads * of->d);
-    a->lse = tx_push1(to, tx_wide(of->dtype), of->s * of->b * of->n_heads);
+    a->o = tx_push3(to, of->dtype, queries, of->b, of->n_heads * of->d);
+    a->lse = tx_push1(to, tx_wide(of->dtype), queries * of->b * of->n_heads);
 }
 
 void tx_chunks_push_gradients(tx_ctx *c, tx_chunks *a)
@@ -28,25 +29,58 @@ int64_t tx_chunk_positions(const tx_chunks *a, int64_t first)
     return a->s - first < a->how.positions ? a->s - first : a->how.positions;
 }
 
+int64_t tx_chunk_first_query(const tx_chunks *a, int64_t first)
+{
+    return first + a->part * (tx_chunk_positions(a, first) / a->n_parts);
+}
+
+/* From element `from` on, of [s, b, width], or of as many in a row. */
+static tx_tensor some_of(tx_tensor kept, int64_t from, int64_t s_b, int64_t width)
+{
+    if (!kept.data) return kept;
+    void *data = (char *)kept.data + (size_t)(from * s_b) * tx_dtype_size(kept.dtype);
+    if (kept.n_dims == 1) return tx_tensor1(data, kept.dtype, s_b * width);
+    return tx_tensor3(data, kept.dtype, kept.dim[0], kept.dim[1], width);
+}
+
+tx_chunks tx_chunks_of_heads(const tx_chunks *a, const tx_chunk_heads *h)
+{
+    tx_chunks y = *a;
+    int64_t s_b = a->s * a->kv.dim[1], d = h->d;
+    y.kv = some_of(a->kv, 2 * h->group * d, s_b, 2 * h->n_groups * d);
+    y.dkv = some_of(a->dkv, 2 * h->group * d, s_b, 2 * h->n_groups * d);
+    y.o = some_of(a->o, h->first * d, s_b, h->n * d);
+    y.lse = some_of(a->lse, h->first, s_b, h->n);
+    return y;
+}
+
 /* A chunk's part of what is kept of all positions. */
 static tx_tensor part_of(tx_tensor kept, const tx_chunks *a, int64_t first)
 {
-    int64_t each = tx_numel(kept) / a->s;
-    return tx_slice1(kept, first * each, tx_chunk_positions(a, first) * each);
+    int64_t each = tx_numel(kept) / (a->s / a->n_ranks);
+    return tx_slice1(kept, first / a->n_ranks * each, tx_chunk_positions(a, first) / a->n_ranks * each);
+}
+
+/* The same in the shape of x. */
+static tx_tensor shaped_part_of(tx_tensor kept, const tx_chunks *a, int64_t first, tx_tensor x)
+{
+    tx_tensor part = part_of(kept, a, first);
+    TX_ASSERT(tx_numel(part) == tx_numel(x));
+    return tx_tensor_of(part.data, part.dtype, x.n_dims, x.dim);
 }
 
 tx_status tx_chunk_keep(tx_ctx *c, const tx_chunks *a, tx_tensor kept, int64_t first, tx_tensor x)
 {
-    tx_tensor part = part_of(kept, a, first);
-    TX_RUN(c, copy, .y = part, .x = tx_slice1(x, 0, tx_numel(x)));
+    tx_tensor part = shaped_part_of(kept, a, first, x);
+    TX_RUN(c, copy, .y = part, .x = x);
     tx_arena_settle(place(c, a), part.data, (size_t)tx_numel(part) * tx_dtype_size(part.dtype));
     return TX_OK;
 }
 
 tx_status tx_chunk_fetch(tx_ctx *c, const tx_chunks *a, tx_tensor x, tx_tensor kept, int64_t first)
 {
-    tx_tensor part = part_of(kept, a, first);
-    TX_RUN(c, copy, .y = tx_slice1(x, 0, tx_numel(x)), .x = part);
+    tx_tensor part = shaped_part_of(kept, a, first, x);
+    TX_RUN(c, copy, .y = x, .x = part);
     tx_arena_settle(place(c, a), part.data, (size_t)tx_numel(part) * tx_dtype_size(part.dtype));
     return TX_OK;
 }
@@ -88,10 +122,10 @@ static tx_status keep_kv(tx_ctx *c, const tx_chunks *a, tx_tensor k, tx_tensor v
     return TX_OK;
 }
 
-/* Those of another chunk in *k and *v, pushed; the chunk's own are there. */
+/* Those of another chunk in *k and *v, pushed; the chunk's own may be there. */
 static tx_status bring_kv(tx_ctx *c, const tx_chunks *a, int64_t first, tx_tensor *k, tx_tensor *v)
 {
-    if (first == a->first) return TX_OK;
+    if (first == a->first && k->dim[0] == tx_chunk_positions(a, first)) return TX_OK;
     tx_tensor kv = kv_room(c, a, k->dtype, first), like = *k;
     TX_TRY(tx_chunk_fetch(c, a, kv, a->kv, first));
     *k = half_of(kv, like, false);
@@ -148,7 +182,7 @@ tx_status tx_chunked_attention_fwd(tx_ctx *c, const tx_chunks *a, const tx_atten
         size_t pair = tx_arena_mark(&c->acts);
         tx_attention_fwd_args with = *call;
         with.part = true;
-        with.q_at = a->first;
+        with.q_at = tx_chunk_first_query(a, a->first);
         with.k_at = j;
         with.kind = kind_in_pair(call->kind, j == a->first);
         TX_TRY(bring_kv(c, a, j, &with.k, &with.v));
@@ -156,7 +190,7 @@ tx_status tx_chunked_attention_fwd(tx_ctx *c, const tx_chunks *a, const tx_atten
         if (max) {
             tx_max_logits_args m = *max;
             m.part = true;
-            m.q_at = a->first;
+            m.q_at = with.q_at;
             m.k_at = j;
             m.k = with.k;
             TX_TRY(tx_op_max_logits(c, &m));
@@ -211,7 +245,7 @@ tx_status tx_chunked_attention_bwd(tx_ctx *c, const tx_chunks *a, const tx_atten
         tx_tensor some = kv_room(c, a, t, j), sum = kv_room(c, a, wide, j);
         tx_attention_bwd_args with = *call;
         with.part = true;
-        with.q_at = a->first;
+        with.q_at = tx_chunk_first_query(a, a->first);
         with.k_at = j;
         with.kind = kind_in_pair(call->kind, own);
         with.dq = some_dq;

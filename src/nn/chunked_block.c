@@ -1,6 +1,9 @@
 /* chunked_block.c - a layer's positions, a chunk after the other. */
 #include "nn/chunked_block.h"
 
+#include "nn/context_attention.h"
+#include "parallel/grid.h"
+
 /* What a chunk's call points to. */
 typedef struct chunk {
     tx_block_call call;
@@ -17,14 +20,14 @@ static tx_tensor some(tx_tensor x, int64_t first, int64_t n)
 /* @a whose chunk begins at a->first */
 static void begin(chunk *t, const tx_chunks *a, const tx_block_call *k)
 {
-    int64_t first = a->first, n = tx_chunk_positions(a, first), b = k->x.dim[1];
+    int64_t b = k->x.dim[1], all = tx_chunk_positions(a, a->first), first = a->first / a->n_ranks, n = all / a->n_ranks;
     t->call = *k;
     t->lent = *k->lent;
     t->dropout = *k->dropout;
     t->call.x = some(k->x, first, n);
     t->call.y = some(k->y, first, n);
     t->call.d = some(k->d, first, n);
-    t->call.seen.first = some(k->seen.first, first, n);
+    t->call.seen.first = some(k->seen.first, tx_chunk_first_query(a, a->first), all / a->n_parts);
     t->lent.branch = some(k->lent->branch, 0, n);
     t->lent.norm = some(k->lent->norm, 0, n * b);
     t->dropout.at = tx_positions_from(&k->dropout->at, first);
@@ -36,11 +39,18 @@ static void begin(chunk *t, const tx_chunks *a, const tx_block_call *k)
 
 tx_status tx_chunked_block_fwd(tx_ctx *c, const tx_block *w, tx_chunks *a, tx_chunking how, const tx_block_call *k)
 {
+    const tx_grid *g = tx_grid_of(c);
+    const int64_t n_ranks = tx_grid_size(g, TX_AXIS_CONTEXT);
+    const tx_context_heads own = tx_context_own_heads(c, &w->attn);
+    const bool by_heads = tx_context_by_heads(c, &w->attn);
     const tx_chunk_shape shape = { .dtype = w->attn.qkv.w.value.dtype,
-                                   .s = k->x.dim[0],
+                                   .s = k->x.dim[0] * n_ranks,
+                                   .n_ranks = n_ranks,
+                                   .n_parts = by_heads ? 1 : n_ranks,
+                                   .part = by_heads ? 0 : tx_grid_rank(g, TX_AXIS_CONTEXT),
                                    .b = k->x.dim[1],
-                                   .n_heads = w->attn.n_heads,
-                                   .n_groups = w->attn.n_groups,
+                                   .n_heads = own.n,
+                                   .n_groups = own.n_groups,
                                    .d = w->attn.d,
                                    .x = how.inputs && k->pass.train ? k->x : (tx_tensor){ 0 } };
     tx_chunks_push(c, a, how, &shape);

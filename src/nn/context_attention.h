@@ -50,6 +50,12 @@ tx_status tx_core_attention_bwd(tx_ctx *c, const tx_core_attention *k);
 bool tx_context_is_divided(const tx_ctx *c);
 bool tx_context_by_heads(const tx_ctx *c, const tx_attention *w);
 
+/* The heads of which this rank has the attention, and their groups. */
+typedef struct tx_context_heads {
+    int64_t n, n_groups;
+} tx_context_heads;
+tx_context_heads tx_context_own_heads(const tx_ctx *c, const tx_attention *w);
+
 /* Collective over TX_GROUP_CONTEXT. */
 tx_status tx_context_attention_fwd(tx_ctx *c, const tx_core_attention *k, tx_context_saved *a);
 tx_status tx_context_attention_bwd(tx_ctx *c, const tx_core_attention *k, const tx_context_saved *a);

@@ -300,6 +300,19 @@ static tx_status gather(tx_ctx *c, const tx_core_attention *k, const ring *r, tx
     return TX_OK;
 }
 
+/* dk and dv of own positions, of all ranks' queries.   @d of all positions, of own queries */
+static tx_status scatter_sums(tx_ctx *c, const tx_core_attention *k, const ring *r, tx_tensor d)
+{
+    size_t mark = tx_arena_mark(&c->scratch);
+    tx_tensor by_rank = push_pair(&c->scratch, r, d.dtype, r->c * r->s), own = push_pair(&c->scratch, r, d.dtype, r->s);
+    TX_TRY(reorder(c, r, by_rank, d, true));
+    TX_TRY(tx_reduce_scatter(c, r->group, own, by_rank));
+    TX_RUN(c, copy, .y = k->dk, .x = keys_of(own, false));
+    TX_RUN(c, copy, .y = k->dv, .x = keys_of(own, true));
+    tx_arena_pop(&c->scratch, mark);
+    return TX_OK;
+}
+
 /* The keys that a run of queries sees some of. */
 static neighbours seen_by(const tx_attention *w, const ring *r, const neighbours *q)
 {
@@ -308,8 +321,40 @@ static neighbours seen_by(const tx_attention *w, const ring *r, const neighbours
     return (neighbours){ .at = first, .row = first, .n = end - first };
 }
 
+/* The same of a chunk (chunked_attention.h), whose keys and values are kept when they have been gathered. */
+static tx_status gathered_chunk_fwd(tx_ctx *c, const tx_core_attention *k)
+{
+    const ring r = ring_of(c, k);
+    tx_core_attention y = *k;
+    size_t mark = tx_arena_mark(&c->scratch);
+    if (!k->call->chunks->again) {
+        tx_tensor whole = push_pair(&c->scratch, &r, k->q.dtype, r.c * r.s);
+        TX_TRY(gather(c, k, &r, whole));
+        y.k = keys_of(whole, false);
+        y.v = keys_of(whole, true);
+    }
+    TX_TRY(tx_core_attention_fwd(c, &y));
+    tx_arena_pop(&c->scratch, mark);
+    return TX_OK;
+}
+
+static tx_status gathered_chunk_bwd(tx_ctx *c, const tx_core_attention *k)
+{
+    const ring r = ring_of(c, k);
+    tx_core_attention y = *k;
+    size_t mark = tx_arena_mark(&c->scratch);
+    tx_tensor d = push_pair(&c->scratch, &r, k->q.dtype, r.c * r.s);
+    y.dk = keys_of(d, false);
+    y.dv = keys_of(d, true);
+    TX_TRY(tx_core_attention_bwd(c, &y));
+    TX_TRY(scatter_sums(c, k, &r, d));
+    tx_arena_pop(&c->scratch, mark);
+    return TX_OK;
+}
+
 tx_status tx__gathered_fwd(tx_ctx *c, const tx_core_attention *k)
 {
+    if (k->call->chunks) return gathered_chunk_fwd(c, k);
     const ring r = ring_of(c, k);
     size_t mark = tx_arena_mark(&c->scratch);
     tx_tensor whole = push_pair(&c->scratch, &r, k->q.dtype, r.c * r.s);
@@ -325,13 +370,13 @@ tx_status tx__gathered_fwd(tx_ctx *c, const tx_core_attention *k)
 
 tx_status tx__gathered_bwd(tx_ctx *c, const tx_core_attention *k)
 {
+    if (k->call->chunks) return gathered_chunk_bwd(c, k);
     const ring r = ring_of(c, k);
     size_t mark = tx_arena_mark(&c->scratch);
     int64_t n = r.c * r.s;
     tx_dtype t = k->q.dtype;
     tx_tensor whole = push_pair(&c->scratch, &r, t, n), sum = push_pair(&c->scratch, &r, tx_wide(t), n),
-              d = push_pair(&c->scratch, &r, t, n), by_rank = push_pair(&c->scratch, &r, t, n),
-              own = push_pair(&c->scratch, &r, t, r.s);
+              d = push_pair(&c->scratch, &r, t, n);
     TX_TRY(gather(c, k, &r, whole));
     TX_RUN(c, fill, .x = sum, .value = 0);
     for (int i = 0; i < r.own.n; i++) {
@@ -346,10 +391,7 @@ tx_status tx__gathered_bwd(tx_ctx *c, const tx_core_attention *k)
         TX_TRY(add(c, rows_of(keys_of(sum, true), &keys), y.dv));
     }
     TX_RUN(c, cast, .y = d, .x = sum);
-    TX_TRY(reorder(c, &r, by_rank, d, true));
-    TX_TRY(tx_reduce_scatter(c, r.group, own, by_rank));
-    TX_RUN(c, copy, .y = k->dk, .x = keys_of(own, false));
-    TX_RUN(c, copy, .y = k->dv, .x = keys_of(own, true));
+    TX_TRY(scatter_sums(c, k, &r, d));
     tx_arena_pop(&c->scratch, mark);
     return TX_OK;
 }

@@ -58,6 +58,14 @@ int64_t tx_context_groups_kept(int64_t heads, int64_t groups, int64_t n_ranks, i
     return heads_of(&w, n_ranks, rank).n_groups;
 }
 
+tx_context_heads tx_context_own_heads(const tx_ctx *c, const tx_attention *w)
+{
+    if (!tx_context_by_heads(c, w)) return (tx_context_heads){ w->n_heads, w->n_groups };
+    const tx_comm *g = tx_cp_heads_group(tx_grid_of(c));
+    run h = heads_of(w, tx_comm_size(g), tx_comm_rank(g));
+    return (tx_context_heads){ h.n, h.n_groups };
+}
+
 /* The next piece of h from head `at` on: whole groups, or a part of one. */
 static run piece_of(const tx_attention *w, const run *h, int64_t at)
 {
@@ -316,7 +324,15 @@ static tx_status attend(tx_ctx *c, const tx_core_attention *k, const exchange *x
     const run *h = &x->own;
     for (int64_t at = h->first; at < h->first + h->n;) {
         run p = piece_of(k->w, h, at);
-        const tx_core_attention y = piece_call(k, x, &p, a, d_o, d);
+        tx_core_attention y = piece_call(k, x, &p, a, d_o, d);
+        tx_attention_call call = *k->call;
+        tx_chunks kept;
+        if (call.chunks) {
+            const tx_chunk_heads of = { p.first - h->first, p.n, p.group - h->group, p.n_groups, k->w->d };
+            kept = tx_chunks_of_heads(call.chunks, &of);
+            call.chunks = &kept;
+            y.call = &call;
+        }
         if (k->w->context == TX_CP_COMM_A2A_P2P)
             TX_TRY(d.data ? tx__ring_bwd(c, &y) : tx__ring_fwd(c, &y));
         else

@@ -24,8 +24,12 @@ tx_position_runs tx_cp_ring_positions_of(const tx_grid *g, int64_t s, int rank)
 
 tx_position_runs tx_cp_positions_of(const tx_grid *g, int64_t s, int rank)
 {
-    if (!g->heads) return tx_cp_ring_positions_of(g, s, rank);
     int64_t rows = tx_cp_rows(g, s);
+    if (g->chunk && g->chunk < s && rows < s) {
+        int64_t each = tx_cp_rows(g, g->chunk);
+        return (tx_position_runs){ .first = rank * each, .turn = each, .jump = g->chunk - each, .each = each };
+    }
+    if (!g->heads) return tx_cp_ring_positions_of(g, s, rank);
     tx_position_runs all = tx_cp_ring_positions_of(g, s, rank / g->heads),
                      own = tx_positions_from(&all, rank % g->heads * rows);
     return own.turn < rows ? own : (tx_position_runs){ .first = own.first };

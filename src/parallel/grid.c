@@ -61,6 +61,7 @@ tx_layout tx_layout_of(const tx_config *cfg)
        .sequence = cfg->sequence_parallel,
        .heads = (int)tx_config_heads_ranks(cfg),
        .zigzag = tx_config_zigzag(cfg),
+       .chunk = tx_config_chunking(cfg).positions,
        .expert = tx_config_divides_experts(cfg) ? (int)cfg->moe_expert_parallel_size : 0,
        .expert_tensor = tx_config_expert_tensor(cfg) };
 }
@@ -100,6 +101,7 @@ void tx_grid_place(tx_grid *g, int rank, const tx_layout *layout)
     g->sequence = layout->sequence && tx_grid_size(g, TX_AXIS_TENSOR) > 1;
     g->heads = layout->heads;
     g->zigzag = layout->zigzag;
+    g->chunk = layout->chunk;
     g->near = layout->near;
     g->copy = layout->copy;
     g->expert = layout->expert;
@@ -113,6 +115,7 @@ tx_layout tx_grid_layout(const tx_grid *g)
                     .copy = g->copy,
                     .sequence = g->sequence,
                     .zigzag = g->zigzag,
+                    .chunk = g->chunk,
                     .expert = g->expert,
                     .expert_tensor = g->expert_tensor };
     for (int i = 0; i < TX_N_AXES; i++) l.size[i] = g->axis[i].size;

@@ -113,6 +113,7 @@ typedef struct tx_layout {
     bool sequence; /* sequence parallelism; ignored where there is one tensor rank */
     int heads;     /* ranks along CONTEXT that exchange heads, where rows of them are in rings (a2a+p2p); else 0 */
     bool zigzag;   /* ranks along CONTEXT have two runs of positions each (cp.h), not one */
+    int64_t chunk; /* positions that ranks along CONTEXT divide at a time, each a run of them (cp.h); 0: all at once */
     int expert;    /* ranks that divide a layer's experts; 0: every rank of a stage has all, split over tensor ranks */
     bool expert_tensor; /* tensor ranks split an expert's matrices, and do not share the tokens */
 } tx_layout;
@@ -137,7 +138,8 @@ typedef struct tx_grid {
     tx_axis axis[TX_N_AXES];
     tx_comm *group[TX_N_GROUPS];
     bool sequence;                 /* sequence parallelism: between layers a tensor-parallel rank holds s/t positions */
-    bool zigzag;                   /* as the layout has it */
+    bool zigzag;                   /* as the layout has it, */
+    int64_t chunk;                 /* and this */
     int heads, near, copy, expert; /* as the layout has them */
     bool expert_tensor;
     bool reordered; /* the group WORLD is the grid's own */

@@ -246,7 +246,7 @@ static void add_heads(terms *t, const tx_volume_sizes *z)
         t->term[t->n++] = (tx_volume_term){ z->heads ? TX_GROUP_HEADS : TX_GROUP_CONTEXT,
                                             TX_COMM_ALL_TO_ALL,
                                             what[i],
-                                            { 2 * n, n * bs * z->heads_sent * z->value } };
+                                            { 2 * n * z->n_positions_chunks, n * bs * z->heads_sent * z->value } };
     }
 }
 
@@ -269,12 +269,15 @@ static void add_keys(terms *t, const tx_volume_sizes *z)
             each = z->b * z->s * row * z->keys_sent * z->value * (z->keys_gathered ? z->c : 1);
     for (int i = 0; i < 4; i++) {
         const struct row *r = &rows[z->keys_gathered][i];
-        int64_t calls = z->n_micro * (r->again ? z->n_again : z->n_layers) * r->times;
+        int64_t again = z->n_again - (z->keys_kept ? z->n_layers : 0),
+                calls = z->n_micro * (r->again ? again : z->n_layers) * r->times;
         if (!z->keys_gathered) calls *= z->c / row - 1;
+        if (z->keys_kept && i == 2) continue; /* gathered for backward */
         if (!calls) continue;
         TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
-        t->term[t->n++] =
-            (tx_volume_term){ z->heads ? TX_GROUP_RING : TX_GROUP_CONTEXT, r->op, r->what, { calls, calls * each } };
+        t->term[t->n++] = (tx_volume_term){
+            z->heads ? TX_GROUP_RING : TX_GROUP_CONTEXT, r->op, r->what, { calls * z->n_positions_chunks, calls * each }
+        };
     }
 }
 

@@ -117,7 +117,8 @@ typedef struct tx_volume_sizes {
     int64_t heads_sent; /* where these exchange heads: elements of q, k, v and o of a position that they send, each's
                            own, too */
     int64_t keys_sent;  /* where keys and values travel: elements of a position's */
-    bool keys_gathered; /* to all at once, not around a ring */
+    bool keys_gathered; /* to all at once, not around a ring; */
+    bool keys_kept;     /* and those are kept for backward: layers are in chunks, which they compute again */
     int near, far;      /* data ranks of a row, and rows; 1: there are no rows */
     bool mics;          /* the ranks of a row divide all among them */
     int e, r_experts;   /* ranks that divide experts, and that have the same ones; 1 where they are not divided */

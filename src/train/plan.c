@@ -432,6 +432,7 @@ static void add_context(tx_volume_sizes *z, const tx_model *m, const tx_config *
     z->c = tx_grid_size(g, TX_AXIS_CONTEXT);
     z->heads = g->heads;
     z->keys_gathered = how == TX_CP_COMM_ALLGATHER;
+    z->keys_kept = m->chunking.positions;
     if (z->c == 1) return;
     if (how == TX_CP_COMM_A2A) z->heads_sent = tx_context_heads_sent(n_heads, n_groups, z->c) * m->head_dim;
     if (how == TX_CP_COMM_A2A_P2P) z->heads_sent = tx_context_heads_sent(n_heads, n_groups, z->heads) * m->head_dim;

@@ -7,8 +7,9 @@
 #define GOOD                                                                                                       \
     "--num-layers 12 --hidden-size 96 --num-attention-heads 12 --max-position-embeddings 64 --micro-batch-size 2 " \
     "--seq-length 64 --lr 1e-3 --data-path d --vocab-file v --merge-file m --train-iters 10 "
-#define A2A(n) "--context-parallel-size " #n " --cp-comm-type a2a "
-#define TP(n)  "--tensor-model-parallel-size " #n " "
+#define A2A(n)    "--context-parallel-size " #n " --cp-comm-type a2a "
+#define CHUNKS(n) "--ds-sequence-parallel-fpdt --ds-sequence-parallel-fpdt-chunk-size " #n " "
+#define TP(n)     "--tensor-model-parallel-size " #n " "
 
 static void sizes_follow(void **state)
 {
@@ -72,9 +73,18 @@ static const struct {
       "--num-attention-heads and 12 key and value heads" },
     { GOOD A2A(2) "--hierarchical-context-parallel-sizes 2 2",
       "--hierarchical-context-parallel-sizes: it belongs to --context-parallel-size with --cp-comm-type a2a+p2p" },
-    { GOOD A2A(2) "--ds-sequence-parallel-fpdt",
-      "--context-parallel-size 2: --ds-sequence-parallel-fpdt on ranks that have parts of samples is not built yet: "
-      "leave one of them out" },
+    { GOOD CHUNKS(16) "--context-parallel-size 2",
+      "--ds-sequence-parallel-fpdt: ranks exchange heads of a chunk, or gather its keys, and --cp-comm-type is p2p: "
+      "give "
+      "a2a or allgather, or --ds-sequence-parallel-size 2 in the place of --context-parallel-size" },
+    { GOOD CHUNKS(15) A2A(2),
+      "--ds-sequence-parallel-fpdt-chunk-size 15 is not divisible by --context-parallel-size 2" },
+    { GOOD CHUNKS(24) "--ds-sequence-parallel-size 4",
+      "--ds-sequence-parallel-fpdt-chunk-size 24 does not divide a sample's 64 positions, and "
+      "--ds-sequence-parallel-size divides whole chunks: give a size that does" },
+    { GOOD CHUNKS(16) A2A(2) "--curriculum-schedule fixed_linear --curriculum-min-difficulty 8 "
+                             "--curriculum-max-difficulty 64 --curriculum-total-step 8 --curriculum-difficulty-step 8",
+      "--ds-sequence-parallel-fpdt-chunk-size 16 does not divide a sample's 24 positions" },
 };
 
 static void each_rule_has_its_sentence(void **state)

@@ -81,7 +81,8 @@ static const axis_choice recompute_choices[] = {
 #define FPDT "--ds-sequence-parallel-fpdt --ds-sequence-parallel-fpdt-chunk-size "
 static const axis_choice chunks_choices[] = { { "-", "" },
                                               { "chunks", FPDT "5" },
-                                              { "chunks-host", FPDT "8 --ds-sequence-parallel-fpdt-offloading" } };
+                                              { "chunks-host", FPDT "8 --ds-sequence-parallel-fpdt-offloading" },
+                                              { "small-chunks", FPDT "4" } };
 /* Ranks that divide the experts, which are split over tensor ranks or whole. */
 static const axis_choice experts_choices[] = {
     { "-", "" },
@@ -341,6 +342,13 @@ static inline bool is_gated(const char *model)
     return strstr(model, "--swiglu") || strstr(model, "--gated-activation");
 }
 
+/* Whether ranks may divide chunks, all of one size: they exchange heads or gather keys. */
+static inline bool divide_chunks(const char *context, const char *chunks)
+{
+    bool ring = !strstr(context, "a2a") && !strstr(context, "--ds-") && !strstr(context, "allgather");
+    return !ring && !strstr(context, "p2p") && 16 % atoi(chunks + strlen(FPDT)) == 0;
+}
+
 /* Whether a model's layers may compute their positions in chunks. */
 static inline bool are_in_chunks(const char *model)
 {
@@ -358,7 +366,8 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == LAYOUT && b == SUMS && k) return layouts[i].dp > 1;
     if (a == LAYOUT && b == EXPERTS && k) return divide_experts(layouts[i], k);
     if (a == SEQUENCE && b == CHUNKS && k) return !i;
-    if (a == CONTEXT && b == CHUNKS && k) return !i;
+    if (a == CONTEXT && b == CHUNKS && i && k)
+        return divide_chunks(axes[CONTEXT].choice[i].flags, axes[CHUNKS].choice[k].flags);
     if (a == SCHEDULE && b == CHUNKS && k) return i != ZBH1;
     if (a == CHUNKS && b == EXPERTS && k) return !i;
     if (a == CHUNKS && b == MODEL && i) return are_in_chunks(axes[MODEL].choice[k].flags);

@@ -19,7 +19,6 @@ enum { UNDER_TSAN = 0 };
 
 typedef struct measured {
     const tx_config *cfg;
-    int tp, pp;
     tx_memory memory[MAX_RANKS];
     bool used[MAX_RANKS]; /* all that was taken */
 } measured;
@@ -32,10 +31,8 @@ static inline tx_status measure_rank(tx_world *w, void *user)
     dealer d = { 0 };
     tx_status st;
     size_t peak, host_peak;
-    TX_TRY(tx_grid_open(&grid, w,
-                        &(tx_layout){ .size = { [TX_AXIS_TENSOR] = m->tp, [TX_AXIS_PIPELINE] = m->pp },
-                                      .sequence = m->cfg->sequence_parallel },
-                        NULL));
+    const tx_layout layout = tx_layout_of(m->cfg);
+    TX_TRY(tx_grid_open(&grid, w, &layout, NULL));
     TX_GOTO(tx_trainer_create(&t, m->cfg, 512, 511, true, &grid));
     TX_GOTO(tx_alloc(&d.rows, (size_t)(t->b * tx_trainer_row_len(t)), sizeof *d.rows, "test"));
     d.t = t;
@@ -51,13 +48,21 @@ out:
     return st;
 }
 
+/* Ranks that divide the positions of samples. */
+static inline int context_ranks(const char *more)
+{
+    static const char flag[] = "--context-parallel-size ";
+    const char *at = strstr(more, flag);
+    return at ? atoi(at + strlen(flag)) : 1;
+}
+
 static inline tx_config *parse_sizes(const char *more, int n_layers, int tp, int pp)
 {
     char flags[2048];
     tx_config *cfg;
     snprintf(flags, sizeof flags,
              "%s%s --num-layers %d --world-size %d --tensor-model-parallel-size %d --pipeline-model-parallel-size %d",
-             SIZES, more, n_layers, tp * pp, tp, pp);
+             SIZES, more, n_layers, tp * pp * context_ranks(more), tp, pp);
     ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
     return cfg;
 }
@@ -77,10 +82,11 @@ static inline tx_memory memory_of(const char *more, int n_layers, int tp, int pp
 {
     tx_config *cfg = parse_sizes(more, n_layers, tp, pp);
     tx_run_plan plan;
-    measured m = { .cfg = cfg, .tp = tp, .pp = pp };
-    if (real) ASSERT_OK(tx_world_threads(tp * pp, measure_rank, &m));
-    for (int rank = 0; rank < tp * pp && real; rank++) {
-        ASSERT_OK(tx_plan_stage(&plan, cfg, 512, rank / tp));
+    measured m = { .cfg = cfg };
+    int of_stage = tp * context_ranks(more);
+    if (real) ASSERT_OK(tx_world_threads(of_stage * pp, measure_rank, &m));
+    for (int rank = 0; rank < of_stage * pp && real; rank++) {
+        ASSERT_OK(tx_plan_stage(&plan, cfg, 512, rank / of_stage));
         assert_memory_equal(&m.memory[rank], &plan.memory, sizeof plan.memory);
         assert_true(m.used[rank]);
     }

@@ -172,17 +172,21 @@ static void ranks_of_a_sample(void **state)
     ASSERT_OK(tx_world_threads(8, one_of_contexts, NULL));
 }
 
-/* All positions of a sample once, in runs of neighbours. */
+/* All positions of a sample once, in runs of neighbours: one, two, or one in each chunk. */
 static void positions_of_ranks(void **state)
 {
     (void)state;
-    static const int64_t halves[2][4] = { { 0, 1, 6, 7 }, { 2, 3, 4, 5 } };
+    static const int64_t halves[3][2][4] = { { { 0, 1, 2, 3 }, { 4, 5, 6, 7 } },
+                                             { { 0, 1, 6, 7 }, { 2, 3, 4, 5 } },
+                                             { { 0, 2, 4, 6 }, { 1, 3, 5, 7 } } };
     for (int n = 1; n <= 4; n *= 2)
-        for (int zigzag = 0; zigzag < 2; zigzag++) {
+        for (int how = 0; how < 3; how++) {
             int64_t s = 16, rows = s / n, seen = 0;
             for (int rank = 0; rank < n; rank++) {
                 tx_grid g;
-                const tx_layout l = { .size = { [TX_AXIS_CONTEXT] = n }, .zigzag = zigzag };
+                const tx_layout l = { .size = { [TX_AXIS_CONTEXT] = n },
+                                      .zigzag = how == 1,
+                                      .chunk = how == 2 ? 4 : 0 };
                 tx_grid_place(&g, rank, &l);
                 assert_int_equal(tx_cp_rows(&g, s), rows);
                 const tx_position_runs at = tx_cp_positions(&g, s);
@@ -193,7 +197,10 @@ static void positions_of_ranks(void **state)
                     assert_int_equal(tx_position_row(&at, rows, p), i);
                     assert_int_equal(tx_position_of(&rest, 0), p);
                     assert_int_equal(tx_position_of(&rest, rows - 1 - i), tx_position_of(&at, rows - 1));
-                    if (n == 2) assert_int_equal(p / 2, zigzag ? halves[rank][i / 2] : (i + rank * rows) / 2);
+                    if (n == 2) assert_int_equal(p / 2, halves[how][rank][i / 2]);
+                    int64_t next = tx_positions_next(&at, i, rows);
+                    assert_true(next > 0 && i + next <= rows);
+                    assert_int_equal(tx_position_of(&at, i + next - 1), p + next - 1);
                     for (int other = 0; other < n; other++) {
                         const tx_position_runs its = tx_cp_positions_of(&g, s, other);
                         if (other != rank) assert_int_equal(tx_position_row(&its, rows, p), -1);

@@ -72,6 +72,9 @@ static const char *const layouts[] = {
     "--world-size 4 --ds-sequence-parallel-size 2 --bf16" ZERO(3) LLAMA,
     "--world-size 4 --ds-sequence-parallel-size 2 --zero-hpz-partition-size 2 --bf16" ZERO(3),
     "--world-size 4 --ds-sequence-parallel-size 4" BERT,
+    "--world-size 6 --seq-length 12 --global-batch-size 12 --ds-sequence-parallel-size 3 --bf16" ZERO(1) CHUNKS,
+    "--world-size 8 --ds-sequence-parallel-size 2 --seq-length 12 --ds-sequence-parallel-fpdt-offloading" TP(2) PP(2)
+        LLAMA FULL "block --recompute-num-layers 1" CHUNKS,
     /* norms of tensors */
     "--world-size 2 --optimizer lamb" TP(2),
     "--world-size 2 --optimizer lamb",
@@ -171,6 +174,9 @@ static const char *const layouts[] = {
     "--world-size 8 --sequence-parallel --context-parallel-size 4 --bf16" TP(2) ZERO(1) LLAMA,
     "--world-size 8 --context-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1" PP(2) ZERO(2) FULL "uniform",
     "--world-size 4 --context-parallel-size 2 --cp-comm-type allgather --recompute-activations" ZERO(3),
+    "--world-size 6 --context-parallel-size 3 --cp-comm-type allgather --seq-length 12 --global-batch-size 12" CHUNKS,
+    "--world-size 4 --context-parallel-size 2 --cp-comm-type allgather --seq-length 12 --bf16" LLAMA FULL
+    "block --recompute-num-layers 1" CHUNKS,
     "--world-size 4 --context-parallel-size 4 --cp-comm-type allgather --bf16" LLAMA FULL
     "block --recompute-num-layers 1",
     /* and their experts choose together */
