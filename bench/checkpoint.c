@@ -10,8 +10,8 @@
  *  2 ranks  the same, in which each of two threads compares and reads a half
  *  hf read, hf load    the weights as a Hugging Face folder: read of its file; tx_source_open and tx_source_weights
  *
- *  Before each reading the file's pages are dropped (posix_fadvise), so that it comes from the disk. What is read lies in
- * memory that has been written before. The ways of reading take turns, three rounds for each save. Prints medians in
+ *  Before each reading the file's pages are dropped (posix_fadvise), so that it comes from the disk. What is read lies
+ * in memory that has been written before. The ways of reading take turns, three rounds for each save. Prints medians in
  * seconds and their ratios. bench/checkpoint_peers.py has torch.save and safetensors on the same disk. */
 #include <fcntl.h>
 #include <jansson.h>
@@ -32,7 +32,8 @@
 
 enum { MAX_REPETITIONS = 101, ROUNDS = 3, PIECE = 4 << 20, BLOCK = 1 << 20, READERS = 8, RANKS = 2 };
 enum { WRITE, SAVE, READ, AT_ONCE, LOAD, BY_RANKS, HF_READ, HF_LOAD, N_WAYS };
-static const char *const way_name[N_WAYS] = { "write", "save", "read", "8 at once", "load", "2 ranks", "hf read", "hf load" };
+static const char *const way_name[N_WAYS] = { "write", "save",    "read",    "8 at once",
+                                              "load",  "2 ranks", "hf read", "hf load" };
 
 typedef struct bench {
     char plain[4096], run[4096], shard[4096], hf[4096], hf_file[4096];
@@ -191,8 +192,9 @@ static void write_hf(bench *b, const tx_config *cfg)
 {
     tx_source src;
     check(tx_source_open_just_written(&src, b->run));
-    tx_conversion c = { .src = &src, .m = b->m, .cfg = cfg, .out = b->hf, .n_tp = 1, .n_pp = 1, .n_dp = 1,
-                        .dtype = TX_ST_F32 };
+    tx_conversion c = {
+        .src = &src, .m = b->m, .cfg = cfg, .out = b->hf, .n_tp = 1, .n_pp = 1, .n_dp = 1, .dtype = TX_ST_F32
+    };
     c.part = c.row = -1;
     check(tx_alloc(&c.whole, (size_t)tx_params_largest_whole(&b->m->params), sizeof *c.whole, "a tensor"));
     check(tx_sink_huggingface.write(&c));

@@ -446,8 +446,8 @@ tx_status tx__shard_verify(const tx__shard_file *s, const char *path, const tx_m
     comparing c = { .s = s, .first_bad = INT64_MAX };
     uint64_t at, to;
     tx__block_bytes(s, end - 1, &at, &to);
-    TX_TRY(tx_file_pieces_read(&(tx_file_pieces){
-        path, (uint64_t)first * TX__BLOCK_BYTES, to, TX__BLOCK_BYTES, compare_block, &c }));
+    TX_TRY(tx_file_pieces_read(
+        &(tx_file_pieces){ path, (uint64_t)first * TX__BLOCK_BYTES, to, TX__BLOCK_BYTES, compare_block, &c }));
     if (c.first_bad == INT64_MAX) return TX_OK;
     tx__block_bytes(s, c.first_bad, &at, &to);
     return TX_FAIL(TX_ERR_FORMAT,

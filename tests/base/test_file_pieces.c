@@ -40,7 +40,7 @@ static void write_bytes(const char *path)
 static void every_piece_is_looked_at_once(void **state)
 {
     (void)state;
-    static const uint64_t stretch[][2] = { { 0, SIZE }, { 0, 1 }, { 5, 5 }, { 999, 1001 }, { 7000, 7000 + PIECE },
+    static const uint64_t stretch[][2] = { { 0, SIZE },    { 0, 1 }, { 5, 5 }, { 999, 1001 }, { 7000, 7000 + PIECE },
                                            { 12345, SIZE } };
     const char *path = in_scratch("bytes");
     write_bytes(path);
@@ -49,8 +49,7 @@ static void every_piece_is_looked_at_once(void **state)
         memset(&s, 0, sizeof s);
         ASSERT_OK(tx_file_pieces_read(&(tx_file_pieces){ path, stretch[k][0], stretch[k][1], PIECE, look, &s }));
         assert_int_equal(s.bad, 0);
-        for (uint64_t i = 0; i < SIZE; i++)
-            assert_int_equal(s.times[i], i >= stretch[k][0] && i < stretch[k][1]);
+        for (uint64_t i = 0; i < SIZE; i++) assert_int_equal(s.times[i], i >= stretch[k][0] && i < stretch[k][1]);
     }
 }
 
