@@ -10,16 +10,17 @@
 #include "checkpoint/manifest.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "base/alloc.h"
+#include "base/file_pieces.h"
 #include "checkpoint/boxes.h"
 #include "checkpoint/json_text.h"
 
-#define ASK_BLOCKS  32 /* that the disk is asked for at a time when a shard is read */
 #define HASH_DIGITS 32
 #define HASH_KEY    ",\"hash\":\""
 #define TAIL_BYTES  (sizeof HASH_KEY - 1 + HASH_DIGITS + 3) /* "}\n behind the digits */
@@ -409,13 +410,31 @@ void tx__block_bytes(const tx__shard_file *s, int64_t i, uint64_t *first, uint64
     *end = s->bytes - *first < TX__BLOCK_BYTES ? s->bytes : *first + TX__BLOCK_BYTES;
 }
 
-bool tx__block_is_good(const tx__shard_file *s, const tx_map *map, int64_t i)
+static bool matches(const tx__shard_file *s, int64_t i, const unsigned char *bytes, size_t n)
 {
     char hex[17];
+    snprintf(hex, sizeof hex, "%016" PRIx64, (uint64_t)XXH3_64bits(bytes, n));
+    return !strcmp(hex, json_string_value(json_array_get(s->block, (size_t)i)));
+}
+
+bool tx__block_is_good(const tx__shard_file *s, const tx_map *map, int64_t i)
+{
     uint64_t first, end;
     tx__block_bytes(s, i, &first, &end);
-    snprintf(hex, sizeof hex, "%016" PRIx64, (uint64_t)XXH3_64bits(map->data + first, (size_t)(end - first)));
-    return !strcmp(hex, json_string_value(json_array_get(s->block, (size_t)i)));
+    return matches(s, i, map->data + first, (size_t)(end - first));
+}
+
+typedef struct comparing {
+    const tx__shard_file *s;
+    _Atomic int64_t first_bad;
+} comparing;
+
+static void compare_block(void *user, const unsigned char *bytes, uint64_t at, size_t n)
+{
+    comparing *c = user;
+    int64_t i = (int64_t)(at / TX__BLOCK_BYTES), first = atomic_load(&c->first_bad);
+    if (matches(c->s, i, bytes, n)) return;
+    while (i < first && !atomic_compare_exchange_weak(&c->first_bad, &first, i)) continue;
 }
 
 tx_status tx__shard_verify(const tx__shard_file *s, const char *path, const tx_map *map, int64_t first, int64_t end)
@@ -423,20 +442,16 @@ tx_status tx__shard_verify(const tx__shard_file *s, const char *path, const tx_m
     if (map->size != s->bytes)
         return TX_FAIL(TX_ERR_FORMAT, "%s: %zu bytes long, the manifest says %" PRIu64 ": cut off or changed", path,
                        map->size, s->bytes);
-    int64_t n = tx__shard_blocks(s), first_bad = n;
-    tx_map_ask(map, (size_t)first * TX__BLOCK_BYTES, ASK_BLOCKS * TX__BLOCK_BYTES);
-#pragma omp parallel for schedule(dynamic, 1) reduction(min : first_bad)
-    for (int64_t i = first; i < end; i++) {
-        if ((i - first) % ASK_BLOCKS == 0) /* of the stretch behind this one */
-            tx_map_ask(map, (size_t)(i + ASK_BLOCKS) * TX__BLOCK_BYTES, ASK_BLOCKS * TX__BLOCK_BYTES);
-        if (!tx__block_is_good(s, map, i) && i < first_bad) first_bad = i;
-        tx_map_forget(map, (size_t)i * TX__BLOCK_BYTES, TX__BLOCK_BYTES); /* stays in the system's cache */
-    }
-    if (first_bad == n) return TX_OK;
+    if (first >= end) return TX_OK;
+    comparing c = { .s = s, .first_bad = INT64_MAX };
     uint64_t at, to;
-    tx__block_bytes(s, first_bad, &at, &to);
+    tx__block_bytes(s, end - 1, &at, &to);
+    TX_TRY(tx_file_pieces_read(
+        &(tx_file_pieces){ path, (uint64_t)first * TX__BLOCK_BYTES, to, TX__BLOCK_BYTES, compare_block, &c }));
+    if (c.first_bad == INT64_MAX) return TX_OK;
+    tx__block_bytes(s, c.first_bad, &at, &to);
     return TX_FAIL(TX_ERR_FORMAT,
                    "%s: block %" PRId64 " (bytes %" PRIu64 " to %" PRIu64
                    ") does not match its checksum: the file is damaged; load another iteration",
-                   path, first_bad, at, to - 1);
+                   path, c.first_bad, at, to - 1);
 }
