@@ -20,7 +20,8 @@ TX_DEVICE_CODE static inline int64_t tx_position_of(const tx_position_runs *r, i
 }
 static inline tx_position_runs tx_positions_from(const tx_position_runs *r, int64_t i)
 {
-    tx_position_runs y = { .first = tx_position_of(r, i), .jump = r->jump, .each = r->each };
+    tx_position_runs y = *r;
+    y.first = tx_position_of(r, i);
     if (i < r->turn)
         y.turn = r->turn - i;
     else if (r->each)
