@@ -225,8 +225,8 @@ tx_status tx_model_weights(tx_ctx *c, tx_model *m, tx_batch *batch);
 
 /* ---- token_draw.c: tokens that pass layers by (--random-ltd) ---- */
 
-/* Shapes of the batch's kept tokens, r of its s.   As tx_model_type.shape, after it. */
-void tx_routing_shape(const tx_model *m, tx_batch *batch, int64_t r);
+/* Shapes of the batch's kept tokens, r of a sample's s, of all ranks.   As tx_model_type.shape, after it. */
+void tx_routing_shape(const tx_model *m, tx_batch *batch, int64_t r, int64_t s);
 
 /* The tokens of each of the chunk's layers, by the batch's dropout key, and what of its masks is of them; nothing where
  * layers compute all tokens. A sample's tokens depend on (seed, iteration, sample, layer, s, r) alone. */

@@ -44,11 +44,12 @@ static tx_tensor all_heads(const tx_attention *w, tx_tensor x)
     return heads(w, x, r, 0, r);
 }
 
-/* Neighbours, from position `first` on. */
+/* Neighbours, from position `first` on, or where that is a token's number, those that the call has from there on. */
 static tx_status turn_run(tx_ctx *c, tx_tensor qk, tx_rope_args how, int64_t first)
 {
     how.x = qk;
     how.first = first;
+    if (how.position.data && qk.dim[0]) how.position = tx_slice_rows(how.position, first, qk.dim[0]);
     return qk.dim[0] ? tx_op_rope(c, &how) : TX_OK;
 }
 

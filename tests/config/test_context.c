@@ -72,6 +72,10 @@ static const struct {
       "--num-attention-heads and 12 key and value heads" },
     { GOOD A2A(2) "--hierarchical-context-parallel-sizes 2 2",
       "--hierarchical-context-parallel-sizes: it belongs to --context-parallel-size with --cp-comm-type a2a+p2p" },
+    { GOOD "--context-parallel-size 2 --random-ltd --random-ltd-min-value 6 --random-ltd-max-value 32 "
+           "--random-ltd-require-steps 4 --random-ltd-seq-per-step 2",
+      "--context-parallel-size 2: --random-ltd leaves 6 tokens from iteration 1 on, which are not divisible by 4: give "
+      "other numbers, such as --random-ltd-seq-per-step 4, or leave one of them out" },
     { GOOD A2A(2) "--ds-sequence-parallel-fpdt",
       "--context-parallel-size 2: --ds-sequence-parallel-fpdt on ranks that have parts of samples is not built yet: "
       "leave one of them out" },
