@@ -150,7 +150,6 @@ static void rule_context_is_built(const tx__check *k)
         bool given;
         const char *what;
     } all[] = {
-        { tx_config_has_teacher(c), "a teacher sees whole samples: leave it out, or --kd and --mos" },
         { c->eval_tasks.n > 0, "--eval-tasks are answered by ranks that have whole samples: leave one of them out" },
         { tx_config_searches(c), "a search looks for layouts whose ranks have whole samples: leave it out" },
         { c->fpdt, "--ds-sequence-parallel-fpdt on ranks that have parts of samples is not built yet: leave one of "

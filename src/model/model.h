@@ -135,7 +135,8 @@ typedef struct tx_model {
     double z_weight;                      /* of the output layer's z-loss, loss_name[1] of training; 0: there is none */
     double kd_factor, kd_temp;            /* with is_taught: of what a teacher adds, the last of training's losses */
     bool is_taught;
-    int64_t kd_positions;   /* of a sample, that its sum over tokens is divided by: all of --seq-length */
+    int64_t kd_positions;   /* of a sample, that its sum over tokens is divided by: all of --seq-length; */
+    int64_t kd_counted;     /* of these, a rank's */
     double sample_flops;    /* of a user-defined model: FLOPs of a sample's forward; 0: not known */
     tx_initial initial;     /* likewise: of its TX_INIT_OWN parameters */
     tx_tensor expert_sums;  /* [this stage's layers with experts, tx_moe_n_sums] fp32: what backward adds
