@@ -73,6 +73,31 @@ static void rule_context_ranks_divide_lengths(const tx__check *k)
     }
 }
 
+/* The first iteration whose number of tokens they cannot divide, which is divided as the sample's positions are. */
+static void rule_context_ranks_divide_tokens(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    int64_t halves = tx_config_zigzag(c) ? 2 : 1, t = c->sequence_parallel ? c->tensor_model_parallel_size : 1, last;
+    if (!is_divided(k) || k->bad->cp_comm_type || k->bad->tensor_model_parallel_size || !tx__random_ltd_is_sound(k) ||
+        (c->curriculum_schedule && !tx__curriculum_is_sound(k)))
+        return;
+    for (int64_t i = 1; i <= (c->train_iters ? c->train_iters : 1000000000); i = last + 1) {
+        int64_t until, r = tx_config_reserved_length(c, i, &last), s = tx_config_sample_length(c, i, &until);
+        if (until < last) last = until;
+        int64_t of_ranks = c->context_parallel_size * halves, of_peers = c->context_parallel_size * t;
+        int64_t n = r % of_ranks ? of_ranks : of_peers;
+        if (r < s && r % n) {
+            tx__violate(k->v,
+                        "--%s %lld: --random-ltd leaves %lld tokens from iteration %lld on, which are not divisible by "
+                        "%lld: give other numbers, such as --random-ltd-seq-per-step %lld, or leave one of them out",
+                        tx__context_flag(c), (long long)c->context_parallel_size, (long long)r, (long long)i,
+                        (long long)n, (long long)n);
+            return;
+        }
+        if (last == INT64_MAX) return;
+    }
+}
+
 /* A rank has all positions of some heads. */
 static void rule_context_ranks_have_heads(const tx__check *k)
 {
@@ -139,8 +164,6 @@ static void rule_context_is_built(const tx__check *k)
         bool given;
         const char *what;
     } all[] = {
-        { c->random_ltd, "layers with --random-ltd draw tokens of whole samples: leave one of them out" },
-        { tx_config_has_teacher(c), "a teacher sees whole samples: leave it out, or --kd and --mos" },
         { tx_config_searches(c), "a search looks for layouts whose ranks have whole samples: leave it out" },
         { c->dump_step.n > 0, "--dump-step writes whole samples: leave one of them out" },
     };
@@ -154,6 +177,7 @@ const tx__rule tx__rules_context[] = {
     { NULL, rule_positions_are_divided_once },
     { NULL, rule_context_ranks_divide_sequence },
     { NULL, rule_context_ranks_divide_lengths },
+    { NULL, rule_context_ranks_divide_tokens },
     { NULL, rule_context_ranks_have_heads },
     { NULL, rule_context_ranks_answer_tasks },
     { NULL, rule_rows_of_context_ranks },

@@ -135,7 +135,8 @@ typedef struct tx_model {
     double z_weight;                      /* of the output layer's z-loss, loss_name[1] of training; 0: there is none */
     double kd_factor, kd_temp;            /* with is_taught: of what a teacher adds, the last of training's losses */
     bool is_taught;
-    int64_t kd_positions;   /* of a sample, that its sum over tokens is divided by: all of --seq-length */
+    int64_t kd_positions;   /* of a sample, that its sum over tokens is divided by: all of --seq-length; */
+    int64_t kd_counted;     /* of these, a rank's */
     double sample_flops;    /* of a user-defined model: FLOPs of a sample's forward; 0: not known */
     tx_initial initial;     /* likewise: of its TX_INIT_OWN parameters */
     tx_tensor expert_sums;  /* [this stage's layers with experts, tx_moe_n_sums] fp32: what backward adds
@@ -225,8 +226,8 @@ tx_status tx_model_weights(tx_ctx *c, tx_model *m, tx_batch *batch);
 
 /* ---- token_draw.c: tokens that pass layers by (--random-ltd) ---- */
 
-/* Shapes of the batch's kept tokens, r of its s.   As tx_model_type.shape, after it. */
-void tx_routing_shape(const tx_model *m, tx_batch *batch, int64_t r);
+/* Shapes of the batch's kept tokens, r of a sample's s, of all ranks.   As tx_model_type.shape, after it. */
+void tx_routing_shape(const tx_model *m, tx_batch *batch, int64_t r, int64_t s);
 
 /* The tokens of each of the chunk's layers, by the batch's dropout key, and what of its masks is of them; nothing where
  * layers compute all tokens. A sample's tokens depend on (seed, iteration, sample, layer, s, r) alone. */

@@ -2,9 +2,9 @@
 #include "base/rng.h"
 #include "model/model.h"
 
-void tx_routing_shape(const tx_model *m, tx_batch *batch, int64_t r)
+void tx_routing_shape(const tx_model *m, tx_batch *batch, int64_t r, int64_t s)
 {
-    int64_t s = batch->token.dim[0], b = batch->token.dim[1], n = m->most_dropping;
+    int64_t b = batch->token.dim[1], n = m->most_dropping;
     void *dry = TX_DRY_ADDRESS;
     if (!n) return;
     if (r > s) r = s;
@@ -57,7 +57,7 @@ static void cut_masks(tx_batch *batch, int64_t n)
 
 void tx_routing_draw(const tx_model *m, const tx_config *cfg, tx_batch *batch)
 {
-    int64_t s = batch->token.dim[0], r = batch->kept.dim[1], b = batch->kept.dim[2], n = 0;
+    int64_t s = batch->dropout.s_global, r = batch->kept.dim[1], b = batch->kept.dim[2], n = 0;
     const tx_pp_chunk *chunk = &m->chunk[batch->chunk];
     if (!batch->kept.data || r >= s || !batch->dropout.on) return;
     for (int64_t layer = chunk->first; layer < chunk->end; layer++) {

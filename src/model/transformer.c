@@ -1,6 +1,7 @@
 /* transformer.c - the layers that models have in common: embedding, block, final norm. */
 #include "model/transformer.h"
 
+#include "nn/context_attention.h"
 #include "parallel/cp.h"
 #include "parallel/tp.h"
 
@@ -253,7 +254,7 @@ static bool drops_tokens(const tx_stack_call *k, tx_tensor *at)
     const tx_tensor all = batch->kept;
     int64_t r = all.dim[1], b = all.dim[2];
     int n = ((const tx_block *)k->layer->params)->dropping;
-    if (n < 0 || !all.data || !batch->dropout.on || r >= batch->token.dim[0]) return false;
+    if (n < 0 || !all.data || !batch->dropout.on || r >= batch->dropout.s_global) return false;
     *at = tx_tensor2((int32_t *)all.data + n * r * b, TX_I32, r, b);
     return true;
 }
@@ -265,20 +266,22 @@ typedef struct some_tokens {
     tx_dropout_key dropout;
 } some_tokens;
 
-/* @t out; whose call looks into it   @x the layer's input, [r, b, h] in all */
+/* @t out; whose call looks into it   @x the layer's input, of all ranks together [r, b, h] */
 static void begin_some(tx_ctx *c, const tx_stack_call *k, some_tokens *t, tx_tensor x, tx_tensor at)
 {
     const tx_batch *batch = k->batch;
     const tx_tensor first = batch->kept_first, n = batch->kept_n;
     int64_t r = at.dim[0], b = at.dim[1], own = ((const tx_block *)k->layer->params)->dropping, rows = x.dim[0];
+    int64_t of_peers = tx_cp_rows(tx_grid_of(c), r);
     t->call = block_call(k);
     t->lent = *t->call.lent;
     t->dropout = batch->dropout;
     t->dropout.s_global = r;
-    t->dropout.at = (tx_position_runs){ .first = tx_tp_first_position(c, r) };
+    t->dropout.whole = tx_cp_positions(tx_grid_of(c), r);
+    t->dropout.at = tx_positions_from(&t->dropout.whole, tx_tp_first_position(c, of_peers));
     if (t->lent.branch.data) t->lent.branch = tx_slice_rows(t->lent.branch, 0, rows);
     if (t->lent.norm.data) t->lent.norm = tx_slice_rows(t->lent.norm, 0, rows * b);
-    if (t->lent.whole.data) t->lent.whole = tx_slice_rows(t->lent.whole, 0, r);
+    if (t->lent.whole.data) t->lent.whole = tx_slice_rows(t->lent.whole, 0, of_peers);
     t->call.x = x;
     t->call.position = at;
     t->call.dropout = &t->dropout;
@@ -289,28 +292,45 @@ static void begin_some(tx_ctx *c, const tx_stack_call *k, some_tokens *t, tx_ten
 
 static tx_tensor push_some(tx_ctx *c, tx_arena *a, tx_tensor all, tx_tensor at)
 {
-    return tx_push3(a, all.dtype, tx_tp_positions(c, at.dim[0]), all.dim[1], all.dim[2]);
+    int64_t rows = tx_cp_rows(tx_grid_of(c), at.dim[0]);
+    return tx_push3(a, all.dtype, tx_tp_positions(c, rows), all.dim[1], all.dim[2]);
+}
+
+/* How tokens come and go where ranks divide positions. */
+static tx_status open_exchange(tx_ctx *c, const tx_stack_call *k, tx_token_exchange *e, tx_tensor at)
+{
+    const tx_dropout_key *key = &((const tx_batch *)k->batch)->dropout;
+    const tx_block *block = k->layer->params;
+    const tx_token_choice which = { at, key->s_global, tx_dropout_at(key, 0, block->layer, TX_RANDOM_TOKENS).rng,
+                                    key->sample };
+    return tx_context_is_divided(c) ? tx_token_exchange_open(c, e, &which, k->x.dim[0]) : TX_OK;
 }
 
 /* some = the tokens of all, which tensor ranks may have divided: each gives what it has of them, and keeps its part. */
-static tx_status take_tokens(tx_ctx *c, tx_tensor some, tx_tensor all, tx_tensor at)
+static tx_status take_tokens(tx_ctx *c, const tx_token_exchange *e, tx_tensor some, tx_tensor all, tx_tensor at)
 {
     size_t mark = tx_arena_mark(&c->scratch);
     tx_tensor whole = tx_tp_room(c, &c->scratch, some);
     int64_t s = all.dim[0] * (tx_tp_is_whole(c) ? 1 : tx_grid_size(tx_grid_of(c), TX_AXIS_TENSOR));
-    TX_RUN(c, gather_tokens, .y = whole, .x = all, .position = at, .first = tx_tp_first_position(c, s));
+    if (tx_context_is_divided(c))
+        TX_TRY(tx_token_exchange_take(c, e, whole, all));
+    else
+        TX_RUN(c, gather_tokens, .y = whole, .x = all, .position = at, .first = tx_tp_first_position(c, s));
     if (!tx_tp_is_whole(c)) TX_TRY(tx_tp_sum(c, some, whole));
     tx_arena_pop(&c->scratch, mark);
     return TX_OK;
 }
 
-static tx_status put_tokens(tx_ctx *c, tx_tensor all, tx_tensor some, tx_tensor at)
+static tx_status put_tokens(tx_ctx *c, const tx_token_exchange *e, tx_tensor all, tx_tensor some, tx_tensor at)
 {
     size_t mark = tx_arena_mark(&c->scratch);
     tx_tensor whole = tx_tp_room(c, &c->scratch, some);
     int64_t s = all.dim[0] * (tx_tp_is_whole(c) ? 1 : tx_grid_size(tx_grid_of(c), TX_AXIS_TENSOR));
     TX_TRY(tx_tp_gather(c, whole, some));
-    TX_RUN(c, scatter_tokens, .y = all, .x = whole, .position = at, .first = tx_tp_first_position(c, s));
+    if (tx_context_is_divided(c))
+        TX_TRY(tx_token_exchange_put(c, e, all, whole));
+    else
+        TX_RUN(c, scatter_tokens, .y = all, .x = whole, .position = at, .first = tx_tp_first_position(c, s));
     tx_arena_pop(&c->scratch, mark);
     return TX_OK;
 }
@@ -321,12 +341,13 @@ static tx_status some_fwd(tx_ctx *c, const tx_stack_call *k, tx_tensor at)
     tx_layer_saved *a = k->saved;
     size_t mark = tx_arena_mark(&c->scratch);
     a->x = push_some(c, &c->acts, k->x, at);
-    TX_TRY(take_tokens(c, a->x, k->x, at));
+    TX_TRY(open_exchange(c, k, &a->some, at));
+    TX_TRY(take_tokens(c, &a->some, a->x, k->x, at));
     begin_some(c, k, &t, a->x, at);
     t.call.y = push_some(c, &c->scratch, k->y, at);
     TX_TRY(tx_block_fwd(c, k->layer->params, &a->block, &t.call));
     TX_RUN(c, copy, .y = k->y, .x = k->x);
-    TX_TRY(put_tokens(c, k->y, t.call.y, at));
+    TX_TRY(put_tokens(c, &a->some, k->y, t.call.y, at));
     tx_arena_pop(&c->scratch, mark);
     return TX_OK;
 }
@@ -339,9 +360,9 @@ static tx_status some_bwd(tx_ctx *c, const tx_stack_call *k, tx_tensor at)
     size_t mark = tx_arena_mark(&c->acts);
     begin_some(c, k, &t, a->x, at);
     t.call.d = push_some(c, &c->acts, k->dy, at);
-    TX_TRY(take_tokens(c, t.call.d, k->dy, at));
+    TX_TRY(take_tokens(c, &a->some, t.call.d, k->dy, at));
     TX_TRY(tx_block_bwd(c, k->layer->params, &a->block, &t.call));
-    TX_TRY(put_tokens(c, k->dy, t.call.d, at));
+    TX_TRY(put_tokens(c, &a->some, k->dy, t.call.d, at));
     tx_arena_pop(&c->acts, mark);
     return TX_OK;
 }

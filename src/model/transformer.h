@@ -9,6 +9,7 @@
 #define TX_MODEL_TRANSFORMER_H
 
 #include "model/model.h"
+#include "model/token_exchange.h"
 #include "nn/chunked_block.h"
 
 /* What the embedding's forward left for its backward; tensors lie on the activation stack. */
@@ -20,8 +21,9 @@ typedef struct tx_embedding_saved {
 /* What a layer's forward left. */
 typedef struct tx_layer_saved {
     tx_block_saved block;
-    tx_tensor x;      /* [r, b, h], where it computed some tokens: they */
-    tx_chunks chunks; /* where it computed positions in chunks */
+    tx_tensor x;            /* [r, b, h], where it computed some tokens: they, */
+    tx_token_exchange some; /* and where ranks divide positions: how they come and go */
+    tx_chunks chunks;       /* where it computed positions in chunks */
 } tx_layer_saved;
 
 /* What the embedding normalises: with --embed-layernorm word[token] alone, before anything is added. */

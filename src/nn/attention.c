@@ -72,6 +72,7 @@ static tx_status turn(tx_ctx *c, const tx_attention *w, tx_tensor qk, const tx_a
         run = tx_positions_next(&at, i, n);
         how.x = tx_slice_rows(qk, i, run);
         how.first = tx_position_of(&at, i);
+        if (k->position.data) how.position = tx_slice_rows(k->position, how.first, run);
         TX_TRY(tx_op_rope(c, &how));
     }
     return TX_OK;

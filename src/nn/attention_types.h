@@ -67,11 +67,12 @@ typedef struct tx_kv_cache {
 
 /* What a layer's attention works on. Of sums over tensor ranks a rank has its own part. */
 typedef struct tx_attention_call {
-    tx_tensor x, y;       /* [s, b, h]; forward writes y */
-    tx_tensor dy, dx;     /* [s, b, h]; backward writes dx, which may be dy's memory */
-    tx_keys seen;         /* which keys a query sees */
-    tx_tensor position;   /* [s, b] i32, for rotary positions; absent: those that the rank has (parallel/cp.h) */
-    tx_tensor max_logits; /* [groups, heads of a group] fp32, as in ops.h, which forward adds to; or absent */
+    tx_tensor x, y;     /* [s, b, h]; forward writes y */
+    tx_tensor dy, dx;   /* [s, b, h]; backward writes dx, which may be dy's memory */
+    tx_keys seen;       /* which keys a query sees */
+    tx_tensor position; /* [s, b] i32, for rotary positions, of all ranks that divide them; absent: those that the rank
+                         * has (parallel/cp.h) */
+    tx_tensor max_logits;          /* [groups, heads of a group] fp32, as in ops.h, which forward adds to; or absent */
     const tx_dropout_key *dropout; /* of the probabilities */
     tx_kv_cache *kv; /* NULL: training and scoring; else the s new positions are appended to the cache and see all of
                       * their sequence */

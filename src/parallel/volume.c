@@ -232,6 +232,13 @@ static void add_experts(terms *t, const tx_volume_sizes *z)
     }
 }
 
+/* Unless it is nothing. */
+static void add_term(terms *t, tx_volume_term term)
+{
+    TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
+    if (term.volume.calls) t->term[t->n++] = term;
+}
+
 /* Queries, keys and values to the ranks that have their heads, and back what these make of them; and the gradients. Of
  * evenly dealt heads a rank sends (c-1)/c of s/c (3 + 1) h, but for groups of queries: 4 N h/P of arXiv:2309.14509. */
 static void add_heads(terms *t, const tx_volume_sizes *z)
@@ -248,6 +255,13 @@ static void add_heads(terms *t, const tx_volume_sizes *z)
                                             what[i],
                                             { 2 * n * z->n_positions_chunks, n * bs * z->heads_sent * z->value } };
     }
+    const tx_volume_teacher *k = &z->teacher;
+    int64_t n = z->n_micro * k->n_layers;
+    if (k->h)
+        add_term(t, (tx_volume_term){ z->heads ? TX_GROUP_HEADS : TX_GROUP_CONTEXT,
+                                      TX_COMM_ALL_TO_ALL,
+                                      "the teacher's b s q,k,v and b s o a layer",
+                                      { 2 * n, n * bs * k->heads_sent * k->value } });
 }
 
 /* Keys and values of a rank's positions, which are sent on c-1 times, or gathered; and their gradients. */
@@ -279,6 +293,14 @@ static void add_keys(terms *t, const tx_volume_sizes *z)
             z->heads ? TX_GROUP_RING : TX_GROUP_CONTEXT, r->op, r->what, { calls * z->n_positions_chunks, calls * each }
         };
     }
+    const tx_volume_teacher *k = &z->teacher;
+    int64_t n = z->n_micro * k->n_layers * (z->keys_gathered ? 1 : z->c / row - 1);
+    if (k->h)
+        add_term(t, (tx_volume_term){
+                        z->heads ? TX_GROUP_RING : TX_GROUP_CONTEXT,
+                        z->keys_gathered ? TX_COMM_ALL_GATHER : TX_COMM_SEND,
+                        "the teacher's keys and values",
+                        { n, n * z->b * z->s * row * k->keys_sent * k->value * (z->keys_gathered ? z->c : 1) } });
 }
 
 /* Routers of ranks that divide positions choose as one that has all. */
@@ -287,15 +309,16 @@ static void add_routers(terms *t, const tx_volume_sizes *z)
     const tx_volume_term all[] = {
         { TX_GROUP_CONTEXT, TX_COMM_ALL_GATHER, "4 b s E a router, logits, forward", z->logits[0] },
         { TX_GROUP_CONTEXT, TX_COMM_ALL_GATHER, "4 b s E a router, logits, forward again", z->logits[1] },
+        { TX_GROUP_CONTEXT, TX_COMM_ALL_GATHER, "the teacher's logits of routers", z->teacher.logits },
         { TX_GROUP_CONTEXT, TX_COMM_ALL_REDUCE, "4 E a router, loads, forward", z->loads[0] },
         { TX_GROUP_CONTEXT, TX_COMM_ALL_REDUCE, "4 E a router, loads, forward again", z->loads[1] },
+        { TX_GROUP_CONTEXT, TX_COMM_ALL_REDUCE, "the teacher's loads of experts", z->teacher.loads },
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        if (!all[i].volume.calls) continue;
-        TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
-        t->term[t->n] = all[i];
-        t->term[t->n].volume.calls *= z->n_micro;
-        t->term[t->n++].volume.bytes *= z->n_micro;
+        tx_volume_term each = all[i];
+        each.volume.calls *= z->n_micro;
+        each.volume.bytes *= z->n_micro;
+        add_term(t, each);
     }
 }
 

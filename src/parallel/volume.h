@@ -106,7 +106,9 @@ typedef struct tx_volume_teacher {
     int64_t h;                    /* 0: there is none */
     int64_t n_layers;             /* of the stage */
     int64_t value, stream, words; /* bytes of an activation; of numbers of its stream, and where words are looked up */
-    bool whole_norms;             /* as the student's */
+    bool whole_norms;             /* as the student's, and: */
+    int64_t heads_sent, keys_sent;
+    tx_comm_volume loads, logits;
 } tx_volume_teacher;
 
 /* What the formulas are about, on one rank. */

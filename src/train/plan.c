@@ -230,7 +230,7 @@ tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, const tx_dry_ste
     if (d->train) TX_TRY(train(c, d->m, stage, zero, n_micro));
     if (d->train && d->every_length) TX_TRY(step_other_lengths(d, n_micro));
     if (sizes) *sizes = tx__plan_volume_sizes(d->m, cfg, g, n_micro, cfg->seq_length, zero);
-    if (sizes) sizes->teacher = tx__plan_teacher_volume(&stage->teacher);
+    if (sizes) sizes->teacher = tx__plan_teacher_volume(&stage->teacher, g, cfg->seq_length);
     size_t peak, host;
     tx_stage_stacks(stage, &peak);
     tx_stage_host_stacks(stage, &host);
@@ -373,27 +373,31 @@ static void count_gates(tx_volume_sizes *s, const tx_model *m, const tx_config *
         }
 }
 
-/* Of a micro-batch in training. */
-static int64_t capacity_of(const tx_moe_shape *is, int64_t tokens)
+/* Of a micro-batch, in training or in evaluation. */
+static int64_t capacity_of(const tx_moe_shape *is, int64_t tokens, double factor)
 {
-    if (!is->deepspeed) return tx_moe_wide_capacity(tokens * is->k, is->n_experts, is->train_factor);
-    return tx_moe_capacity(tokens, is->n_experts, is->train_factor * (double)is->k, is->min_capacity);
+    if (!is->deepspeed) return tx_moe_wide_capacity(tokens * is->k, is->n_experts, factor);
+    return tx_moe_capacity(tokens, is->n_experts, factor * (double)is->k, is->min_capacity);
 }
 
-/* What routers of ranks that divide positions tell each other. */
+/* What a router of ranks that divide positions tells the others. */
+static void count_router(tx_comm_volume *loads, tx_comm_volume *logits, const tx_moe_shape *is, int64_t tokens,
+                         double factor)
+{
+    bool all = capacity_of(is, tokens, factor) > 0;
+    tx_comm_volume *v = all ? logits : loads;
+    v->calls++;
+    v->bytes += 4 * is->n_experts * (all ? tokens : 1);
+}
+
 static void count_routers(tx_volume_sizes *s, const tx_model *m, const tx_config *cfg)
 {
-    int64_t tokens = s->b * s->s * s->c;
     for (int k = 0; k < m->n_chunks; k++)
         for (int64_t i = m->chunk[k].first; i < m->chunk[k].end; i++) {
             const tx_moe_shape is = tx_config_moe(cfg, i);
             bool again = i - m->chunk[k].first < m->recompute.n_layers;
-            bool all = capacity_of(&is, tokens) > 0;
-            for (int of = 0; of <= again && is.n_experts > 1; of++) {
-                tx_comm_volume *v = all ? &s->logits[of] : &s->loads[of];
-                v->calls++;
-                v->bytes += 4 * is.n_experts * (all ? tokens : 1);
-            }
+            for (int of = 0; of <= again && is.n_experts > 1; of++)
+                count_router(&s->loads[of], &s->logits[of], &is, s->b * s->s * s->c, is.train_factor);
         }
 }
 
@@ -407,7 +411,7 @@ static void count_routed(tx_volume_sizes *s, const tx_model *m, const tx_config 
         for (int64_t i = m->chunk[k].first; i < m->chunk[k].end; i++) {
             const tx_moe_shape is = tx_config_moe(cfg, i);
             bool again = i - m->chunk[k].first < m->recompute.n_layers;
-            int64_t rows = each * is.k, room = is.n_experts * capacity_of(&is, all);
+            int64_t rows = each * is.k, room = is.n_experts * capacity_of(&is, all, is.train_factor);
             if (is.n_experts == 1) continue;
             s->drops = s->drops || room;
             for (int of = 0; of <= again; of++) {
@@ -424,19 +428,26 @@ static int64_t norm_size(const tx_model *m, const tx_config *cfg)
     return beta ? 2 * m->hidden : m->hidden;
 }
 
-/* What ranks that divide positions send each other. */
+/* Of a model's layer, elements of a position that ranks which divide positions send each other. */
+static void measure_context(int64_t *heads_sent, int64_t *keys_sent, const tx_model *m, enum tx_cp_comm how,
+                            const tx_grid *g)
+{
+    int64_t t = tx_grid_size(g, TX_AXIS_TENSOR), n_heads = m->n_heads / t, n_groups = m->n_groups / t;
+    int64_t c = tx_grid_size(g, TX_AXIS_CONTEXT);
+    if (c == 1) return;
+    if (how == TX_CP_COMM_A2A) *heads_sent = tx_context_heads_sent(n_heads, n_groups, c) * m->head_dim;
+    if (how == TX_CP_COMM_A2A_P2P) *heads_sent = tx_context_heads_sent(n_heads, n_groups, g->heads) * m->head_dim;
+    if (how != TX_CP_COMM_A2A) *keys_sent = 2 * (n_groups / (g->heads ? g->heads : 1)) * m->head_dim;
+}
+
 static void add_context(tx_volume_sizes *z, const tx_model *m, const tx_config *cfg, const tx_grid *g)
 {
-    int64_t t = z->t, n_heads = m->n_heads / t, n_groups = m->n_groups / t;
     enum tx_cp_comm how = tx_config_cp_comm(cfg);
     z->c = tx_grid_size(g, TX_AXIS_CONTEXT);
     z->heads = g->heads;
     z->keys_gathered = how == TX_CP_COMM_ALLGATHER;
     z->keys_kept = m->chunking.positions;
-    if (z->c == 1) return;
-    if (how == TX_CP_COMM_A2A) z->heads_sent = tx_context_heads_sent(n_heads, n_groups, z->c) * m->head_dim;
-    if (how == TX_CP_COMM_A2A_P2P) z->heads_sent = tx_context_heads_sent(n_heads, n_groups, z->heads) * m->head_dim;
-    if (how != TX_CP_COMM_A2A) z->keys_sent = 2 * (n_groups / (z->heads ? z->heads : 1)) * m->head_dim;
+    measure_context(&z->heads_sent, &z->keys_sent, m, how, g);
 }
 
 tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, const tx_grid *g, int64_t n_micro,
@@ -500,7 +511,7 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
     return sizes;
 }
 
-tx_volume_teacher tx__plan_teacher_volume(const tx_teacher *t)
+tx_volume_teacher tx__plan_teacher_volume(const tx_teacher *t, const tx_grid *g, int64_t s)
 {
     if (!t->m) return (tx_volume_teacher){ 0 };
     tx_volume_teacher v = { .h = t->m->hidden,
@@ -509,6 +520,13 @@ tx_volume_teacher tx__plan_teacher_volume(const tx_teacher *t)
                             .whole_norms = t->cfg->qk_layernorm_whole };
     v.words = t->cfg->embed_layernorm || t->cfg->post_layernorm ? v.value : v.stream;
     for (int k = 0; k < t->m->n_chunks; k++) v.n_layers += t->m->chunk[k].end - t->m->chunk[k].first;
+    measure_context(&v.heads_sent, &v.keys_sent, t->m, tx_config_cp_comm(t->cfg), g);
+    for (int k = 0; k < t->m->n_chunks && tx_grid_size(g, TX_AXIS_CONTEXT) > 1; k++)
+        for (int64_t i = t->m->chunk[k].first; i < t->m->chunk[k].end; i++) {
+            const tx_moe_shape is = tx_config_moe(t->cfg, i);
+            int64_t tokens = t->cfg->micro_batch_size * s;
+            if (is.n_experts > 1) count_router(&v.loads, &v.logits, &is, tokens, is.eval_factor);
+        }
     return v;
 }
 

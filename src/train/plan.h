@@ -156,7 +156,7 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
                                       int64_t s, const tx_zero *z);
 
 /* And of the model that teaches, if there is one. */
-tx_volume_teacher tx__plan_teacher_volume(const tx_teacher *t);
+tx_volume_teacher tx__plan_teacher_volume(const tx_teacher *t, const tx_grid *g, int64_t s);
 
 tx_zero_formula tx__plan_formula(const tx_zero *z);
 

@@ -31,7 +31,7 @@ static void shape_batch(tx_stage *st, tx_batch *batch)
 {
     *batch = (tx_batch){ .chunk = 0 };
     st->m->type->shape(st->m, st->cfg, batch, tx_cp_rows(st->grid, st->s), st->b);
-    tx_routing_shape(st->m, batch, st->kept);
+    tx_routing_shape(st->m, batch, st->kept, st->s);
 }
 
 static size_t bytes_of(tx_tensor x)

@@ -31,7 +31,7 @@ static void tell_messages(const tx_step_log *l, const tx_trainer *t)
         }
     if (t->client->model || !tx__trainer_sums_all(t)) return; /* the formulas are those of transformers */
     tx_volume_sizes sizes = tx__plan_volume_sizes(t->model, t->cfg, t->grid, t->n_micro, t->length, &t->zero);
-    sizes.teacher = tx__plan_teacher_volume(&t->stage.teacher);
+    sizes.teacher = tx__plan_teacher_volume(&t->stage.teacher, t->grid, t->length);
     sizes.skips = t->last_step != TX_STEP_TAKEN;
     tx_debug("iteration %lld: communication: calls and bytes are %s the formulas'", iteration,
              tx_volume_agrees(&now, &sizes) ? "equal to" : "not");

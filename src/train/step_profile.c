@@ -239,7 +239,7 @@ static tx_status show_volume(const tx_step_profile *p, const tx_trainer *t, int6
 {
     const tx_grid *g = t->grid;
     account a = { p->volume, tx__plan_volume_sizes(t->model, t->cfg, g, t->n_micro, t->length, &t->zero) };
-    a.sizes.teacher = tx__plan_teacher_volume(&t->stage.teacher);
+    a.sizes.teacher = tx__plan_teacher_volume(&t->stage.teacher, t->grid, t->length);
     a.sizes.skips = t->last_step != TX_STEP_TAKEN;
     verdict mine = judge(&a), *all;
     TX_TRY(tx_alloc(&all, (size_t)g->size, sizeof *all, "the ranks' messages"));

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "convert/source.h"
+#include "parallel/cp.h"
 #include "parallel/tp.h"
 
 /* ---- shapes ---- */
@@ -17,7 +18,7 @@ static bool is_first(const tx_ctx *c)
 
 tx_tensor tx_teacher_stream(const tx_teacher *t, tx_ctx *c, int64_t s, int64_t b)
 {
-    return tx_tensor3(NULL, t->m->stream, tx_tp_positions(c, s), b, t->m->hidden);
+    return tx_tensor3(NULL, t->m->stream, tx_tp_positions(c, tx_cp_rows(tx_grid_of(c), s)), b, t->m->hidden);
 }
 
 static tx_tensor push(tx_arena *a, tx_tensor shape)
@@ -34,7 +35,8 @@ static void push_own(tx_teacher *t, tx_ctx *c)
     const tx_pp_chunk *last = &t->m->chunk[t->m->n_chunks - 1];
     if (!is_first(c) || t->m->n_chunks > 1) t->x = push(&t->acts, stream);
     if (!last->post || t->m->n_chunks > 1) t->y = push(&t->acts, stream);
-    if (last->post) t->features = push(&t->acts, tx_tensor2(NULL, t->m->dtype, s * b, t->m->hidden));
+    int64_t rows = tx_cp_rows(tx_grid_of(c), s);
+    if (last->post) t->features = push(&t->acts, tx_tensor2(NULL, t->m->dtype, rows * b, t->m->hidden));
 }
 
 void tx_teacher_set_length(tx_teacher *t, tx_ctx *c, int64_t s, int64_t b)
@@ -42,7 +44,7 @@ void tx_teacher_set_length(tx_teacher *t, tx_ctx *c, int64_t s, int64_t b)
     tx_tensor stream = tx_teacher_stream(t, c, s, b);
     if (t->x.data) t->x.dim[0] = stream.dim[0];
     if (t->y.data) t->y.dim[0] = stream.dim[0];
-    if (t->features.data) t->features.dim[0] = s * b;
+    if (t->features.data) t->features.dim[0] = tx_cp_rows(tx_grid_of(c), s) * b;
 }
 
 /* ---- life ---- */

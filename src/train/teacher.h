@@ -34,7 +34,7 @@ size_t tx_teacher_bytes(const tx_teacher *t); /* of its weights */
 /* Reads --load-teacher. Collective over all ranks. TX_ERR_SHAPE: it has another vocabulary. */
 tx_status tx_teacher_load(tx_teacher *t, tx_ctx *c, const tx_config *cfg);
 
-/* What goes between its stages. */
+/* What goes between its stages; s positions of a sample. */
 tx_tensor tx_teacher_stream(const tx_teacher *t, tx_ctx *c, int64_t s, int64_t b);
 void tx_teacher_set_length(tx_teacher *t, tx_ctx *c, int64_t s, int64_t b);
 

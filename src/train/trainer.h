@@ -231,8 +231,8 @@ void tx__trainer_whole_length(tx_trainer *t);
 /* What its samples are: the model's kind, or conversations. */
 const tx_samples *tx_trainer_samples(const tx_trainer *t);
 
-/* Whether what the last iteration has sent is what the formulas of volumes say, in whose layers tensor ranks sum all
- * tokens of every micro-batch. */
+/* Whether what the last iteration has sent is what the formulas of volumes say, in whose layers tensor ranks sum
+ * all tokens of every micro-batch, and context ranks exchange all. */
 bool tx__trainer_sums_all(const tx_trainer *t);
 
 /* How many numbers a sample has. */

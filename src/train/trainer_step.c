@@ -101,7 +101,7 @@ void tx__trainer_whole_length(tx_trainer *t)
 bool tx__trainer_sums_all(const tx_trainer *t)
 {
     bool all = t->kept >= t->length && !t->cfg->progressive_layer_drop;
-    return all || tx_grid_size(t->grid, TX_AXIS_TENSOR) == 1;
+    return all || (tx_grid_size(t->grid, TX_AXIS_TENSOR) == 1 && tx_grid_size(t->grid, TX_AXIS_CONTEXT) == 1);
 }
 
 static tx_status begin_iteration(tx_trainer *t)

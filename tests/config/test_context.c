@@ -85,6 +85,10 @@ static const struct {
     { GOOD CHUNKS(16) A2A(2) "--curriculum-schedule fixed_linear --curriculum-min-difficulty 8 "
                              "--curriculum-max-difficulty 64 --curriculum-total-step 8 --curriculum-difficulty-step 8",
       "--ds-sequence-parallel-fpdt-chunk-size 16 does not divide a sample's 24 positions" },
+    { GOOD "--context-parallel-size 2 --random-ltd --random-ltd-min-value 6 --random-ltd-max-value 32 "
+           "--random-ltd-require-steps 4 --random-ltd-seq-per-step 2",
+      "--context-parallel-size 2: --random-ltd leaves 6 tokens from iteration 1 on, which are not divisible by 4: give "
+      "other numbers, such as --random-ltd-seq-per-step 4, or leave one of them out" },
 };
 
 static void each_rule_has_its_sentence(void **state)

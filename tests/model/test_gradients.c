@@ -121,7 +121,7 @@ static void build(rig *r, const char *flags)
     r->model->dtype = r->model->stream = TX_F64;
     make_params(r);
     type->shape(r->model, r->cfg, &r->batch, S, B);
-    if (r->cfg->random_ltd) tx_routing_shape(r->model, &r->batch, r->cfg->random_ltd_min_value);
+    if (r->cfg->random_ltd) tx_routing_shape(r->model, &r->batch, r->cfg->random_ltd_min_value, S);
     tx_batch_buffers(&r->batch, own);
     for (int i = 0; i < TX_BATCH_BUFFERS; i++) {
         if (!own[i]->data) continue;

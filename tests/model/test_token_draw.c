@@ -58,7 +58,7 @@ static void draw(tx_config *cfg, tx_batch *batch, int32_t *room, uint64_t sample
     *batch = (tx_batch){ .dropout = { .seed = 7, .iteration = 9, .sample = sample, .s_global = S, .on = true } };
     batch->token = tx_tensor2(room, TX_I32, S, B);
     if (documents) batch->first_key = batch->token;
-    tx_routing_shape(m, batch, R);
+    tx_routing_shape(m, batch, R, S);
     batch->kept.data = room + S * B;
     if (documents) batch->kept_first.data = room + S * B + LAYERS * R * B;
     tx_routing_draw(m, cfg, batch);

@@ -361,7 +361,6 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a > b) return go_together(b, k, a, i);
     if (a == LAYOUT && b == SEQUENCE && k) return layouts[i].tp > 1;
     if (a == LAYOUT && b == CONTEXT && k) return divide_positions(layouts[i], k);
-    if (a == CONTEXT && b == ROUTING && i) return k != 1;
     if (a == LAYOUT && b == SCHEDULE && k) return layouts[i].pp > 1;
     if (a == LAYOUT && b == SUMS && k) return layouts[i].dp > 1;
     if (a == LAYOUT && b == EXPERTS && k) return divide_experts(layouts[i], k);

@@ -51,6 +51,7 @@ static const char *const cases[] = {
     "1x1x2 gather2 documents stage2",
     "1x1x4 ring4 alibi selective",
     "1x1x2 ring2 mixtral ep2 dropout",
+    "2x1x2 ring2 drops sequence dropout llama",
     "2x1x2 ulysses2 shared ep2-whole sequence stage2",
 };
 enum { FEW = 4, STEPS = 3 };

@@ -205,6 +205,7 @@ static void layers_that_are_passed_by(void **state)
                                          "2x1x2 drops qk-clip gqa uniform",
                                          "1x2x2 fades qk-clip block muon",
                                          "2x4x1 sequence drops embed-norm fp16 adafactor",
+                                         "2x1x4 ring4 sequence drops qk-clip dropout",
                                          "1x4x2 drops documents one uneven one-cycle",
                                          "1x1x5 fades lamb bert-words selective",
                                          "2x2x1 fades llama fp16-grads sequence selective" };

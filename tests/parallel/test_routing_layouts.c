@@ -33,6 +33,12 @@ static const char *const layouts_that_drop[][2] = {
     { "1x1x4 dropout stage3 llama", FADES },
     { "1x2x2 interleaved uniform bert", FADES },
     { "2x1x2 selective stage2", FADES },
+    { "1x1x4 ring2 dropout llama", RISES },
+    { "2x1x4 ring4 sequence dropout documents", STANDS },
+    { "1x1x4 ulysses4 bert dropout", RISES },
+    { "2x2x2 ulysses2 sequence llama uniform stage2", WITH_CURRICULUM },
+    { "1x2x4 both4 dropout gqa selective stage3", STANDS },
+    { "1x1x2 gather2 bert dropout", FADES },
 };
 
 static void layouts_train_what_one_rank_trains(void **state)

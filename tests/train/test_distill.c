@@ -157,6 +157,10 @@ static void layouts_are_as_one_rank(void **state)
         { "--num-layers-per-virtual-pipeline-stage 1", 2, 1, 2 },
         { "--zero-stage 1 --recompute-granularity full --recompute-method uniform", 4, 1, 2 },
         { "--zero-stage 2 --sequence-parallel --pipeline-schedule 1f1b", 8, 2, 2 },
+        { "--context-parallel-size 2", 2, 1, 1 },
+        { "--ds-sequence-parallel-size 2 --sequence-parallel", 4, 2, 1 },
+        { "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2", 8, 1, 2 },
+        { "--context-parallel-size 2 --cp-comm-type allgather --zero-stage 3", 4, 1, 1 },
     };
     static const char *const students[] = {
         STUDENT,
@@ -293,6 +297,12 @@ static void a_plan_counts_messages(void **state)
          "--fp32-residual-connection"),
         "--world-size 4 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --sequence-parallel --bf16",
         "--world-size 4 --pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1 --zero-stage 3",
+        "--world-size 4 --ds-sequence-parallel-size 4 --bf16",
+        "--world-size 4 --context-parallel-size 2 --pipeline-model-parallel-size 2",
+        "--world-size 2 --context-parallel-size 2 --cp-comm-type allgather",
+        "--world-size 8 --context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2 "
+        "--tensor-model-parallel-size 2 --sequence-parallel",
+        "--world-size 2 --context-parallel-size 2 --num-experts-teacher 4 --num-experts 4 --topk 2",
     };
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         tx_config *cfg;

@@ -93,7 +93,7 @@ void tx__gpt_losses(const tx_model *m, const tx_batch *batch, int64_t n_samples,
     int n_labels = m->n_losses - m->is_taught; /* those of labels; the teacher's is of all tokens */
     if (m->is_taught) {
         const float *taught = batch->taught.data;
-        sum[n_labels] = (tx_loss_sum){ .n = n_samples * m->kd_positions };
+        sum[n_labels] = (tx_loss_sum){ .n = n_samples * m->kd_counted };
         for (int64_t i = 0; i < s * b; i++)
             if (i % b < n_samples) sum[n_labels].sum += (double)taught[i];
     }

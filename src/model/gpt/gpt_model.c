@@ -1,6 +1,7 @@
 /* gpt_model.c - a transformer with a head that predicts the next token. */
 #include "base/alloc.h"
 #include "model/gpt/gpt.h"
+#include "parallel/cp.h"
 #include "parallel/tp.h"
 
 #define HEAD "output_layer" /* for the watch */
@@ -130,6 +131,7 @@ static tx_status gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_
         g->t.base.kd_factor = cfg->kd_beta_ce;
         g->t.base.kd_temp = cfg->kd_temp;
         g->t.base.kd_positions = cfg->seq_length;
+        g->t.base.kd_counted = tx_cp_rows(grid, cfg->seq_length);
         g->t.base.loss_name[g->t.base.n_losses++] = cfg->mos ? "mos loss" : "kd loss";
     }
     TX_GOTO(declare(g, grid, &dims));
