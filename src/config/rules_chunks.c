@@ -36,6 +36,13 @@ static void rule_chunks_go_with(const tx__check *k)
                          "--sequence-parallel");
 }
 
+/* Texts are read into a decoder's cache of keys and values, which has all positions. */
+static void rule_texts_are_not_in_chunks(const tx__check *k)
+{
+    if (k->c->fpdt && (k->g->valid_data || k->c->valid_data.n))
+        tx__violate(k->v, FPDT " divides samples of --data-path, and --valid-data are texts: leave it out");
+}
+
 /* A length of samples that is more than a chunk and not so many chunks; 0: there is none. */
 static int64_t odd_length(const tx__check *k)
 {
@@ -82,5 +89,6 @@ const tx__rule tx__rules_chunks[] = {
     { NULL, rule_chunks_have_what_they_need },
     { NULL, rule_chunks_go_with },
     { NULL, rule_chunks_are_divided },
+    { "evaluate", rule_texts_are_not_in_chunks },
     { NULL, NULL },
 };

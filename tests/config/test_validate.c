@@ -294,6 +294,8 @@ static const struct broken {
     { "plan", GOOD "--ds-sequence-parallel-fpdt --sequence-parallel --tensor-model-parallel-size 2",
       "--ds-sequence-parallel-fpdt: the positions of a chunk are not divided over tensor-parallel ranks: leave it out, "
       "or --sequence-parallel" },
+    { "evaluate", "--load d --valid-data f --ds-sequence-parallel-fpdt",
+      "--ds-sequence-parallel-fpdt divides samples of --data-path, and --valid-data are texts: leave it out" },
     { "pretrain-bert", BERT "--ds-sequence-parallel-fpdt",
       "--ds-sequence-parallel-fpdt: a chunk's attention reads the chunks before it, and a BERT's reads all: leave it "
       "out" },
