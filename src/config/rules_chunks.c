@@ -27,9 +27,6 @@ static void rule_chunks_go_with(const tx__check *k)
         tx__violate(k->v, FPDT ": layers with experts compute all tokens at once: leave it out, or --num-experts");
     if (c->random_ltd)
         tx__violate(k->v, FPDT ": tokens that pass layers by are not in chunks: leave it out, or --random-ltd");
-    if (c->enable_zbh1_pipeline)
-        tx__violate(k->v, FPDT ": gradients of weights that are put off are made of all positions: leave it out, or "
-                               "--enable-zbh1-pipeline");
     if (c->sequence_parallel && !k->bad->tensor_model_parallel_size && c->tensor_model_parallel_size > 1)
         tx__violate(k->v,
                     FPDT ": the positions of a chunk are not divided over tensor-parallel ranks: leave it out, or "

@@ -55,6 +55,7 @@ tx_status tx_wgrad_store_layer(tx_ctx *c, int layer)
         s->layers_cap = cap;
     }
     s->layer[s->n_layers++] = (tx_wgrad_layer){ .layer = layer, .end = s->n };
+    s->adds = false;
     return TX_OK;
 }
 
@@ -67,6 +68,7 @@ static tx_status append(tx_ctx *c, tx_wgrad r)
         s->cap = cap;
     }
     r.at = c->at;
+    r.adds = s->adds;
     s->row[s->n++] = r;
     s->layer[s->n_layers - 1].end = s->n;
     return TX_OK;
@@ -92,10 +94,15 @@ static tx_tensors each(const tx_wgrad *r, const tx_weight *w)
     return w ? (tx_tensors){ &w->grad, r->stride } : (tx_tensors){ 0 };
 }
 
+static bool accumulates(const tx_wgrad *r)
+{
+    return r->adds || !r->w->fresh;
+}
+
 static tx_status add_grouped(tx_ctx *c, const tx_wgrad *r, int32_t *count)
 {
     TX_RUN(c, grouped_dw, .dw = each(r, r->w), .dbias = each(r, r->b), .dy = r->dy, .x = r->x,
-           .count = tx_tensor1(count, TX_I32, r->n_experts), .accumulate = !r->w->fresh);
+           .count = tx_tensor1(count, TX_I32, r->n_experts), .accumulate = accumulates(r));
     return TX_OK;
 }
 
@@ -106,7 +113,7 @@ static tx_status add_row(tx_ctx *c, const tx_wgrad *r, int32_t *count)
         TX_RUN(c, add, .y = r->w->grad, .a = r->w->grad, .b = r->made);
         return TX_OK;
     }
-    if (r->w) TX_RUN(c, gemm, .c = r->w->grad, .a = r->dy, .b = r->x, .trans_a = true, .accumulate = !r->w->fresh);
+    if (r->w) TX_RUN(c, gemm, .c = r->w->grad, .a = r->dy, .b = r->x, .trans_a = true, .accumulate = accumulates(r));
     if (r->b) TX_RUN(c, col_sum, .y = r->b->grad, .x = r->dy);
     return TX_OK;
 }
@@ -163,6 +170,14 @@ tx_status tx_wgrad_grouped(tx_ctx *c, const tx_wgrad_experts *e, tx_tensor dy, t
     TX_TRY(keep(c, &r.dy, dy, e->room));
     TX_TRY(keep(c, &r.x, x, e->room));
     return append(c, r);
+}
+
+void tx_wgrad_contributed(tx_ctx *c, const tx_params *ps, int first, int end)
+{
+    if (c->wgrads)
+        c->wgrads->adds = true;
+    else
+        tx_params_contributed(ps, first, end);
 }
 
 tx_status tx_wgrad_vector(tx_ctx *c, const tx_weight *w, tx_tensor *to)

@@ -288,9 +288,6 @@ static const struct broken {
       "--ds-sequence-parallel-fpdt-nvme-path needs --ds-sequence-parallel-fpdt-offloading" },
     { "pretrain-gpt", GOOD "--ds-sequence-parallel-fpdt --num-experts 4",
       "--ds-sequence-parallel-fpdt: layers with experts compute all tokens at once: leave it out, or --num-experts" },
-    { "plan", GOOD "--ds-sequence-parallel-fpdt --enable-zbh1-pipeline --pipeline-model-parallel-size 2",
-      "--ds-sequence-parallel-fpdt: gradients of weights that are put off are made of all positions: leave it out, or "
-      "--enable-zbh1-pipeline" },
     { "plan", GOOD "--ds-sequence-parallel-fpdt --sequence-parallel --tensor-model-parallel-size 2",
       "--ds-sequence-parallel-fpdt: the positions of a chunk are not divided over tensor-parallel ranks: leave it out, "
       "or --sequence-parallel" },

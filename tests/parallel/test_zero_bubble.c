@@ -71,6 +71,9 @@ static void each_layer_has_the_bits_of_1f1b(void **state)
         "2x2x2 whole-norm stage2",
         "1x2x2 muon stage2 gemma2",
         "1x2x2 olmo2 stage3 norms",
+        "1x2x1 chunks dropout",
+        "2x2x1 small-chunks windows uniform bf16-grads",
+        "1x2x2 ulysses2 chunks-host gqa stage3 nothing",
     };
     int failed = 0;
     for (int i = 0; i < LENGTH(words); i++) {
@@ -97,10 +100,10 @@ static void a_sample_has_the_bits_of_1f1b(void **state)
     (void)state;
     static const int first[N_AXES] = { [SCHEDULE] = ZBH1 };
     static const int taken[N_AXES] = {
-        [LAYOUT] = 99, [SEQUENCE] = 99, [SCHEDULE] = ZBH1 + 1, [RECOMPUTE] = 99, [EXPERTS] = 99,
-        [SUMS] = 99,   [DROPOUT] = 99,  [RAMP] = 99,           [LAYERS] = 99,    [MODEL] = 99,
-        [MICRO] = 99,  [DTYPE] = 99,    [CLIP] = 99,           [ADAPTERS] = 99,  [ROUTING] = 99,
-        [STAGE] = 99,  [BUCKETS] = 99,  [STAYS] = 99,          [OFFLOAD] = 99,   [OPTIMIZER] = 99
+        [LAYOUT] = 99, [SEQUENCE] = 99, [SCHEDULE] = ZBH1 + 1, [RECOMPUTE] = 99, [EXPERTS] = 99, [CHUNKS] = 99,
+        [SUMS] = 99,   [DROPOUT] = 99,  [RAMP] = 99,           [LAYERS] = 99,    [MODEL] = 99,   [MICRO] = 99,
+        [DTYPE] = 99,  [CLIP] = 99,     [ADAPTERS] = 99,       [ROUTING] = 99,   [STAGE] = 99,   [BUCKETS] = 99,
+        [STAYS] = 99,  [OFFLOAD] = 99,  [OPTIMIZER] = 99
     };
     static pairs p;
     const tx_rng rng = { .seed = 13 + sample_seed() };
