@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "parallel/tp.h"
 
 static const char what[] = "what the gradients of weights are made of";
 
@@ -106,15 +107,28 @@ static tx_status add_grouped(tx_ctx *c, const tx_wgrad *r, int32_t *count)
     return TX_OK;
 }
 
+/* The x of all positions, pushed on the scratch arena. */
+static tx_status whole_of(tx_ctx *c, const tx_wgrad *r, tx_tensor *x)
+{
+    *x = r->x;
+    if (!r->gathers || !r->w) return TX_OK;
+    *x = tx_push2(&c->scratch, r->x.dtype, r->dy.dim[0], r->x.dim[1]);
+    return tx_tp_gather(c, *x, r->x);
+}
+
 static tx_status add_row(tx_ctx *c, const tx_wgrad *r, int32_t *count)
 {
+    size_t mark = tx_arena_mark(&c->scratch);
+    tx_tensor x;
     if (r->n_experts) return add_grouped(c, r, count + r->count);
     if (r->made.data) {
         TX_RUN(c, add, .y = r->w->grad, .a = r->w->grad, .b = r->made);
         return TX_OK;
     }
-    if (r->w) TX_RUN(c, gemm, .c = r->w->grad, .a = r->dy, .b = r->x, .trans_a = true, .accumulate = accumulates(r));
+    TX_TRY(whole_of(c, r, &x));
+    if (r->w) TX_RUN(c, gemm, .c = r->w->grad, .a = r->dy, .b = x, .trans_a = true, .accumulate = accumulates(r));
     if (r->b) TX_RUN(c, col_sum, .y = r->b->grad, .x = r->dy);
+    tx_arena_pop(&c->scratch, mark);
     return TX_OK;
 }
 
@@ -136,6 +150,7 @@ tx_status tx_wgrad_linear(tx_ctx *c, const tx_weight *w, const tx_weight *b, tx_
     tx_wgrad r = { .w = is_trained(w) ? w : NULL, .b = is_trained(b) ? b : NULL, .dy = dy, .x = x };
     if (!c->wgrads) return add_row(c, &r, NULL);
     if (!r.w && !r.b) return TX_OK;
+    r.gathers = x.dim[0] < dy.dim[0];
     TX_TRY(keep(c, &r.dy, dy, dy.dim[0]));
     if (r.w) TX_TRY(keep(c, &r.x, x, x.dim[0]));
     return append(c, r);

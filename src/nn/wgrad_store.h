@@ -22,6 +22,7 @@ typedef struct tx_wgrad {
     const tx_weight *b; /* b += Σ dy, or NULL */
     tx_tensor dy, x;
     tx_tensor made; /* in the place of dy and x: w += made */
+    bool gathers;   /* x is this tensor rank's positions */
     bool adds;      /* to what the layer has made of w before, also where w was fresh */
     int n_experts;  /* w and b are the first one's, and these are the rows of all; else 0 */
     int count;      /* of experts: where the rows of each are counted */
@@ -63,7 +64,14 @@ tx_status tx_wgrad_store_add(tx_ctx *c, const tx_wgrad_store *s, int k);
 
 /* ---- for layers ---- */
 
-/* dW += dyᵀ x,  db += Σ dy; not of frozen ones.   @w, @b NULL or without a value: there is none */
+static inline bool tx_wgrad_is_put_off(const tx_ctx *c)
+{
+    return c->wgrads != NULL;
+}
+
+/* dW += dyᵀ x,  db += Σ dy; not of frozen ones.   @w, @b NULL or without a value: there is none
+ * @x  where it is put off (tx_wgrad_is_put_off) it may be of the positions alone that this tensor rank has with
+ * sequence parallelism: it is kept so, and gathered when the gradients are made */
 tx_status tx_wgrad_linear(tx_ctx *c, const tx_weight *w, const tx_weight *b, tx_tensor dy, tx_tensor x);
 
 /* The same of experts, each with its rows of dy and x.   @w, @b the first one's   @count rows of each, in host memory
