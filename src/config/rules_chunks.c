@@ -27,13 +27,17 @@ static void rule_chunks_go_with(const tx__check *k)
         tx__violate(k->v, FPDT ": layers with experts compute all tokens at once: leave it out, or --num-experts");
     if (c->random_ltd)
         tx__violate(k->v, FPDT ": tokens that pass layers by are not in chunks: leave it out, or --random-ltd");
-    if (c->enable_zbh1_pipeline)
-        tx__violate(k->v, FPDT ": gradients of weights that are put off are made of all positions: leave it out, or "
-                               "--enable-zbh1-pipeline");
     if (c->sequence_parallel && !k->bad->tensor_model_parallel_size && c->tensor_model_parallel_size > 1)
         tx__violate(k->v,
                     FPDT ": the positions of a chunk are not divided over tensor-parallel ranks: leave it out, or "
                          "--sequence-parallel");
+}
+
+/* Texts are read into a decoder's cache of keys and values, which has all positions. */
+static void rule_texts_are_not_in_chunks(const tx__check *k)
+{
+    if (k->c->fpdt && (k->g->valid_data || k->c->valid_data.n))
+        tx__violate(k->v, FPDT " divides samples of --data-path, and --valid-data are texts: leave it out");
 }
 
 /* A length of samples that is more than a chunk and not so many chunks; 0: there is none. */
@@ -82,5 +86,6 @@ const tx__rule tx__rules_chunks[] = {
     { NULL, rule_chunks_have_what_they_need },
     { NULL, rule_chunks_go_with },
     { NULL, rule_chunks_are_divided },
+    { "evaluate", rule_texts_are_not_in_chunks },
     { NULL, NULL },
 };

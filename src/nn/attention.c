@@ -188,8 +188,8 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
 tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_attention_saved *a,
                                  const tx_attention_call *k)
 {
-    tx_tensor x = k->x;
-    int64_t s = x.dim[0], b = x.dim[1];
+    tx_tensor x = k->x; /* of a tensor rank's positions where gradients of weights are put off (wgrad_store.h) */
+    int64_t s = k->dy.dim[0], b = k->dy.dim[1];
     size_t mark = tx_arena_mark(&c->acts);
     tx_tensor d_o = tx_push3(&c->acts, x.dtype, s, b, a->o.dim[2]),
               dqkv = tx_push3(&c->acts, x.dtype, s, b, a->qkv.dim[2]);

@@ -2,6 +2,7 @@
  * runs all of them; what is in front is how a layer puts its two halves together. */
 #include "nn/block.h"
 
+#include "nn/wgrad_store.h"
 #include "parallel/tp.h"
 
 #define F(member) offsetof(tx_block, member)
@@ -305,6 +306,14 @@ static tx_status mlp_bwd(tx_ctx *c, const half *h, const tx_block_saved *a, tx_t
     return h->w->moe ? tx_moe_bwd(c, h->w->moe, &a->moe, &moe) : tx_mlp_bwd(c, &h->w->mlp, &mlp, moe.dx, moe.dy, moe.x);
 }
 
+/* Whether backward of the branch needs what it read for gradients of its first matrix alone. Adapters multiply it by
+ * their own, and layers with experts choose by it. */
+static bool reads_for_weights(const half *h)
+{
+    const tx_block *w = h->w;
+    return h->mlp ? !w->moe && !w->mlp.h_to_4h_lora.n : !w->attn.qkv_lora.n;
+}
+
 /* 4, 3, 2  dn = f'(branch'(g'(norm'(drop'(d))))). Where sequence parallelism splits them, the whole of dn takes the
  * memory of the whole gradient that goes in. */
 static tx_status branch_bwd(tx_ctx *c, const half *h, const tx_block_saved *a, tx_tensor dn, tx_tensor n)
@@ -313,9 +322,10 @@ static tx_status branch_bwd(tx_ctx *c, const half *h, const tx_block_saved *a, t
     tx_tensor d;
     TX_TRY(made_gradient(c, h, a, &d, n));
     tx_at_part(c, h->part);
-    tx_tensor x = tx_tp_room(c, &c->acts, n), dy = whole_of(h->k, d), dx = whole_of(h->k, dn);
+    bool later = tx_wgrad_is_put_off(c) && reads_for_weights(h);
+    tx_tensor x = later ? n : tx_tp_room(c, &c->acts, n), dy = whole_of(h->k, d), dx = whole_of(h->k, dn);
     TX_TRY(tx_tp_gather(c, dy, d));
-    TX_TRY(tx_tp_gather(c, x, n));
+    if (!later) TX_TRY(tx_tp_gather(c, x, n));
     TX_TRY((h->mlp ? mlp_bwd : attention_bwd)(c, h, a, dx, dy, x));
     TX_TRY(tx_tp_sum(c, dn, dx));
     tx_arena_pop(&c->acts, mark);

@@ -2,6 +2,7 @@
 #include "nn/chunked_block.h"
 
 #include "nn/context_attention.h"
+#include "nn/wgrad_store.h"
 #include "parallel/grid.h"
 
 /* What a chunk's call points to. */
@@ -96,7 +97,7 @@ tx_status tx_chunked_block_bwd(tx_ctx *c, const tx_block *w, tx_chunks *a, const
     a->again = true;
     for (a->first = (a->s - 1) / n * n; a->first >= 0; a->first -= n) {
         TX_TRY(chunk_bwd(c, w, a, k));
-        tx_params_contributed(params, rows->first, rows->end);
+        tx_wgrad_contributed(c, params, rows->first, rows->end);
     }
     tx_arena_pop(&c->acts, mark);
     tx_arena_pop(&c->host, host);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "parallel/tp.h"
 
 static const char what[] = "what the gradients of weights are made of";
 
@@ -55,6 +56,7 @@ tx_status tx_wgrad_store_layer(tx_ctx *c, int layer)
         s->layers_cap = cap;
     }
     s->layer[s->n_layers++] = (tx_wgrad_layer){ .layer = layer, .end = s->n };
+    s->adds = false;
     return TX_OK;
 }
 
@@ -67,6 +69,7 @@ static tx_status append(tx_ctx *c, tx_wgrad r)
         s->cap = cap;
     }
     r.at = c->at;
+    r.adds = s->adds;
     s->row[s->n++] = r;
     s->layer[s->n_layers - 1].end = s->n;
     return TX_OK;
@@ -92,22 +95,40 @@ static tx_tensors each(const tx_wgrad *r, const tx_weight *w)
     return w ? (tx_tensors){ &w->grad, r->stride } : (tx_tensors){ 0 };
 }
 
+static bool accumulates(const tx_wgrad *r)
+{
+    return r->adds || !r->w->fresh;
+}
+
 static tx_status add_grouped(tx_ctx *c, const tx_wgrad *r, int32_t *count)
 {
     TX_RUN(c, grouped_dw, .dw = each(r, r->w), .dbias = each(r, r->b), .dy = r->dy, .x = r->x,
-           .count = tx_tensor1(count, TX_I32, r->n_experts), .accumulate = !r->w->fresh);
+           .count = tx_tensor1(count, TX_I32, r->n_experts), .accumulate = accumulates(r));
     return TX_OK;
+}
+
+/* The x of all positions, pushed on the scratch arena. */
+static tx_status whole_of(tx_ctx *c, const tx_wgrad *r, tx_tensor *x)
+{
+    *x = r->x;
+    if (!r->gathers || !r->w) return TX_OK;
+    *x = tx_push2(&c->scratch, r->x.dtype, r->dy.dim[0], r->x.dim[1]);
+    return tx_tp_gather(c, *x, r->x);
 }
 
 static tx_status add_row(tx_ctx *c, const tx_wgrad *r, int32_t *count)
 {
+    size_t mark = tx_arena_mark(&c->scratch);
+    tx_tensor x;
     if (r->n_experts) return add_grouped(c, r, count + r->count);
     if (r->made.data) {
         TX_RUN(c, add, .y = r->w->grad, .a = r->w->grad, .b = r->made);
         return TX_OK;
     }
-    if (r->w) TX_RUN(c, gemm, .c = r->w->grad, .a = r->dy, .b = r->x, .trans_a = true, .accumulate = !r->w->fresh);
+    TX_TRY(whole_of(c, r, &x));
+    if (r->w) TX_RUN(c, gemm, .c = r->w->grad, .a = r->dy, .b = x, .trans_a = true, .accumulate = accumulates(r));
     if (r->b) TX_RUN(c, col_sum, .y = r->b->grad, .x = r->dy);
+    tx_arena_pop(&c->scratch, mark);
     return TX_OK;
 }
 
@@ -129,6 +150,7 @@ tx_status tx_wgrad_linear(tx_ctx *c, const tx_weight *w, const tx_weight *b, tx_
     tx_wgrad r = { .w = is_trained(w) ? w : NULL, .b = is_trained(b) ? b : NULL, .dy = dy, .x = x };
     if (!c->wgrads) return add_row(c, &r, NULL);
     if (!r.w && !r.b) return TX_OK;
+    r.gathers = x.dim[0] < dy.dim[0];
     TX_TRY(keep(c, &r.dy, dy, dy.dim[0]));
     if (r.w) TX_TRY(keep(c, &r.x, x, x.dim[0]));
     return append(c, r);
@@ -163,6 +185,14 @@ tx_status tx_wgrad_grouped(tx_ctx *c, const tx_wgrad_experts *e, tx_tensor dy, t
     TX_TRY(keep(c, &r.dy, dy, e->room));
     TX_TRY(keep(c, &r.x, x, e->room));
     return append(c, r);
+}
+
+void tx_wgrad_contributed(tx_ctx *c, const tx_params *ps, int first, int end)
+{
+    if (c->wgrads)
+        c->wgrads->adds = true;
+    else
+        tx_params_contributed(ps, first, end);
 }
 
 tx_status tx_wgrad_vector(tx_ctx *c, const tx_weight *w, tx_tensor *to)

@@ -13,6 +13,7 @@
 #define TX_NN_WGRAD_STORE_H
 
 #include "backend/ops.h"
+#include "nn/param.h"
 #include "triax/model.h"
 
 /* What is added to the gradients of a weight. */
@@ -21,6 +22,8 @@ typedef struct tx_wgrad {
     const tx_weight *b; /* b += Σ dy, or NULL */
     tx_tensor dy, x;
     tx_tensor made; /* in the place of dy and x: w += made */
+    bool gathers;   /* x is this tensor rank's positions */
+    bool adds;      /* to what the layer has made of w before, also where w was fresh */
     int n_experts;  /* w and b are the first one's, and these are the rows of all; else 0 */
     int count;      /* of experts: where the rows of each are counted */
     size_t stride;  /* likewise: between their weights */
@@ -40,6 +43,7 @@ typedef struct tx_wgrad_store {
     int32_t *count; /* of experts' rows */
     int n, cap, n_layers, layers_cap, n_counts, counts_cap;
     bool vectors; /* those of vectors have no memory now */
+    bool adds;    /* rows that follow do, of this layer's */
 } tx_wgrad_store;
 
 /* Counts from now on.   @like whose device, and whether shared, the arena takes */
@@ -60,7 +64,14 @@ tx_status tx_wgrad_store_add(tx_ctx *c, const tx_wgrad_store *s, int k);
 
 /* ---- for layers ---- */
 
-/* dW += dyᵀ x,  db += Σ dy; not of frozen ones.   @w, @b NULL or without a value: there is none */
+static inline bool tx_wgrad_is_put_off(const tx_ctx *c)
+{
+    return c->wgrads != NULL;
+}
+
+/* dW += dyᵀ x,  db += Σ dy; not of frozen ones.   @w, @b NULL or without a value: there is none
+ * @x  where it is put off (tx_wgrad_is_put_off) it may be of the positions alone that this tensor rank has with
+ * sequence parallelism: it is kept so, and gathered when the gradients are made */
 tx_status tx_wgrad_linear(tx_ctx *c, const tx_weight *w, const tx_weight *b, tx_tensor dy, tx_tensor x);
 
 /* The same of experts, each with its rows of dy and x.   @w, @b the first one's   @count rows of each, in host memory
@@ -72,6 +83,10 @@ typedef struct tx_wgrad_experts {
     int64_t room;
 } tx_wgrad_experts;
 tx_status tx_wgrad_grouped(tx_ctx *c, const tx_wgrad_experts *e, tx_tensor dy, tx_tensor x);
+
+/* For a layer that computes its positions in chunks: it has contributed to the gradients of rows [first, end) of the
+ * table, which are all of its own, and will again. */
+void tx_wgrad_contributed(tx_ctx *c, const tx_params *ps, int first, int end);
 
 /* Where an op adds the gradient of a vector; absent where w has none.   TX_ERR_NOMEM */
 tx_status tx_wgrad_vector(tx_ctx *c, const tx_weight *w, tx_tensor *to);

@@ -273,7 +273,10 @@ static void dropout(tx_ctx *c, const int64_t *p, results *o)
                         .sample = 1000,
                         .s_global = s + 3,
                         .at = { .first = 1, .turn = s / 2, .jump = 2 } };
-    if (!p[4]) residual.data = NULL;
+    if (!p[4]) { /* of three runs */
+        residual.data = NULL;
+        mask.at = (tx_position_runs){ .first = 1, .turn = (s + 2) / 3, .jump = 1, .each = (s + 2) / 3 };
+    }
     RUN(c, dropout_add_fwd, .y = y, .x = x, .residual = residual, .mask = mask);
     RUN(c, dropout_add_bwd, .dx = dx, .dy = dy, .mask = mask);
     out(o, "y", y, 2);

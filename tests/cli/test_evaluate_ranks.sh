@@ -30,6 +30,16 @@ all_ranks 2 "$TRIAX" evaluate "${model[@]}" --data-path "$data/dataset/tiny_text
     --context-parallel-size 2
 near out one "context"
 
+# and in chunks of positions, which ranks may divide
+chunks=(--ds-sequence-parallel-fpdt --ds-sequence-parallel-fpdt-chunk-size)
+ok evaluate "${model[@]}" --data-path "$data/dataset/tiny_text_document" --eval-iters 20 --json "${chunks[@]}" 20 \
+    --ds-sequence-parallel-fpdt-offloading --ds-sequence-parallel-fpdt-nvme-path .
+near out one "chunks in a file"
+for how in "--ds-sequence-parallel-size 2" "--context-parallel-size 2 --cp-comm-type allgather"; do
+    all_ranks 2 "$TRIAX" evaluate "${model[@]}" --data-path "$data/dataset/tiny_text_document" --eval-iters 20 --json $how "${chunks[@]}" 16
+    near out one "chunks, $how"
+done
+
 # tasks on the ranks of one model
 tasks() {
     for task in "LAMBADA --valid-data lambada.jsonl" "multiple-choice --valid-data choices.jsonl" \

@@ -288,12 +288,11 @@ static const struct broken {
       "--ds-sequence-parallel-fpdt-nvme-path needs --ds-sequence-parallel-fpdt-offloading" },
     { "pretrain-gpt", GOOD "--ds-sequence-parallel-fpdt --num-experts 4",
       "--ds-sequence-parallel-fpdt: layers with experts compute all tokens at once: leave it out, or --num-experts" },
-    { "plan", GOOD "--ds-sequence-parallel-fpdt --enable-zbh1-pipeline --pipeline-model-parallel-size 2",
-      "--ds-sequence-parallel-fpdt: gradients of weights that are put off are made of all positions: leave it out, or "
-      "--enable-zbh1-pipeline" },
     { "plan", GOOD "--ds-sequence-parallel-fpdt --sequence-parallel --tensor-model-parallel-size 2",
       "--ds-sequence-parallel-fpdt: the positions of a chunk are not divided over tensor-parallel ranks: leave it out, "
       "or --sequence-parallel" },
+    { "evaluate", "--load d --valid-data f --ds-sequence-parallel-fpdt",
+      "--ds-sequence-parallel-fpdt divides samples of --data-path, and --valid-data are texts: leave it out" },
     { "pretrain-bert", BERT "--ds-sequence-parallel-fpdt",
       "--ds-sequence-parallel-fpdt: a chunk's attention reads the chunks before it, and a BERT's reads all: leave it "
       "out" },

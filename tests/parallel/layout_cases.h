@@ -367,7 +367,6 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == SEQUENCE && b == CHUNKS && k) return !i;
     if (a == CONTEXT && b == CHUNKS && i && k)
         return divide_chunks(axes[CONTEXT].choice[i].flags, axes[CHUNKS].choice[k].flags);
-    if (a == SCHEDULE && b == CHUNKS && k) return i != ZBH1;
     if (a == CHUNKS && b == EXPERTS && k) return !i;
     if (a == CHUNKS && b == MODEL && i) return are_in_chunks(axes[MODEL].choice[k].flags);
     if (a == CHUNKS && b == ROUTING && i) return k != 1;

@@ -74,8 +74,7 @@ static void what_is_kept_is_as_by_formula(void **state)
         /* gathered keys and values, and their gradients, are all of a sample's */
         each = s_b * (2 * g * d * 4 + (n * d * 4 + 4 * n) / c);
         snprintf(flags, sizeof flags, " --context-parallel-size %zu --cp-comm-type allgather" CHUNKS(8) OFFLOAD, c);
-        assert_int_equal(memory_of(flags, LAYERS, 1, 1, true).host_activations,
-                         LAYERS * (each + x) + s_b * 8 * g * d);
+        assert_int_equal(memory_of(flags, LAYERS, 1, 1, true).host_activations, LAYERS * (each + x) + s_b * 8 * g * d);
     }
 }
 

@@ -62,6 +62,7 @@ static const char *const layouts[] = {
     "--world-size 4 --sequence-parallel --num-layers-per-virtual-pipeline-stage 1" TP(2) PP(2) FULL
     "uniform --recompute-num-layers 1",
     "--world-size 8 --sequence-parallel" TP(2) PP(2),
+    "--world-size 8 --sequence-parallel --enable-zbh1-pipeline" TP(2) PP(4),
     "--world-size 8 --bf16" TP(2) PP(2) LLAMA,
     "--world-size 4 --sequence-parallel" TP(2) PP(2) LLAMA,
     "--world-size 4" TP(2) LLAMA WHOLE,
