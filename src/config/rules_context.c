@@ -142,7 +142,6 @@ static void rule_context_is_built(const tx__check *k)
         { tx_config_has_experts(c), "layers with experts see whole samples: leave it out, or --num-experts" },
         { c->random_ltd, "layers with --random-ltd draw tokens of whole samples: leave one of them out" },
         { tx_config_has_teacher(c), "a teacher sees whole samples: leave it out, or --kd and --mos" },
-        { tx_config_searches(c), "a search looks for layouts whose ranks have whole samples: leave it out" },
         { c->fpdt, "--ds-sequence-parallel-fpdt on ranks that have parts of samples is not built yet: leave one of "
                    "them out" },
         { c->dump_step.n > 0, "--dump-step writes whole samples: leave one of them out" },
