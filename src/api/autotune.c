@@ -273,11 +273,6 @@ static tx_status tune(tx__tuning_job *j, int *code)
 {
     enum tx_autotuning mode = j->line.cfg->autotuning;
     TX_TRY(parse_run(j));
-    if (j->cfg->context_parallel_size > 1)
-        return TX_FAIL(TX_ERR_ARG,
-                       "--autotuning looks for layouts whose ranks have whole samples, not with "
-                       "--context-parallel-size %lld: leave one of them out",
-                       (long long)j->cfg->context_parallel_size);
     TX_TRY(tx__tuning_open(j));
     if (!j->stopped) TX_TRY(tx__tuning_list(j));
     int recalled = 0;

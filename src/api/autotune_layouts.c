@@ -35,10 +35,12 @@ static void set_name(tx__tuned *l)
 {
     static const char *const again[TX_N_AGAIN] = { "", "_selective", "_full" };
     const tx_layout_choice *c = &l->is;
-    char chunks[32] = "";
+    char chunks[32] = "", context[48] = "";
+    if (tx_choice_context(c) > 1)
+        snprintf(context, sizeof context, "_cp%lld_%s", (long long)c->cp, tx_cp_comm_word(c->how));
     if (c->chunk_layers) snprintf(chunks, sizeof chunks, "_chunks%lld", (long long)c->chunk_layers);
-    snprintf(l->name, sizeof l->name, "z%d_tp%lld_pp%lld_tmbspg%lld_gas%lld%s%s%s%s%s", c->zero, (long long)c->tp,
-             (long long)c->pp, (long long)c->micro_batch,
+    snprintf(l->name, sizeof l->name, "z%d_tp%lld%s_pp%lld_tmbspg%lld_gas%lld%s%s%s%s%s", c->zero, (long long)c->tp,
+             context, (long long)c->pp, (long long)c->micro_batch,
              (long long)(l->global_batch / (c->micro_batch * tx_choice_data_parallel(c))), chunks,
              c->sequence ? "_sp" : "", again[c->again], c->offload ? "_offload" : "", l->as_given ? "_as_given" : "");
 }
@@ -47,8 +49,9 @@ static void set_name(tx__tuned *l)
 
 static bool is_same(const tx_layout_choice *a, const tx_layout_choice *b)
 {
-    return a->tp == b->tp && a->pp == b->pp && a->chunk_layers == b->chunk_layers && a->micro_batch == b->micro_batch &&
-           a->sequence == b->sequence && a->again == b->again && a->zero == b->zero && a->offload == b->offload;
+    return a->tp == b->tp && tx_choice_context(a) == tx_choice_context(b) && a->how == b->how && a->pp == b->pp &&
+           a->chunk_layers == b->chunk_layers && a->micro_batch == b->micro_batch && a->sequence == b->sequence &&
+           a->again == b->again && a->zero == b->zero && a->offload == b->offload;
 }
 
 /* *fits false: the rules or the backend refuse it, or it needs more memory than there is; *least is then lowered. */
@@ -92,6 +95,8 @@ static tx_layout_choice choice_of(const tx_config *c)
     tx_recompute again = tx_config_recompute(c);
     return (tx_layout_choice){ .ranks = c->world_size,
                                .tp = c->tensor_model_parallel_size,
+                               .cp = c->context_parallel_size,
+                               .how = c->context_parallel_size > 1 ? tx_config_cp_comm(c) : TX_CP_COMM_P2P,
                                .pp = c->pipeline_model_parallel_size,
                                .chunk_layers = c->num_layers_per_virtual_pipeline_stage,
                                .micro_batch = c->micro_batch_size,

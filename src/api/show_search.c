@@ -166,6 +166,7 @@ static tx_plan_time time_of(const search_view *v, const tx_found_layout *f)
     t.work.world_size = f->is.ranks;
     t.work.tokens = cfg->global_batch_size * cfg->seq_length;
     t.work.layout.size[TX_AXIS_TENSOR] = (int)f->is.tp;
+    t.work.layout.size[TX_AXIS_CONTEXT] = (int)tx_choice_context(&f->is);
     t.work.stage[0].plan.flops_2021 = f->flops_2021;
     return t;
 }
@@ -232,6 +233,17 @@ static tx_status show_reason(tx__report *r, const search_view *v)
     return tx__report_line(r, "    1 is %.2g %% faster than 2: %s", 100 * more, tx_search_reason(why, a, b));
 }
 
+static tx_status show_other_way(tx__report *r, const search_view *v)
+{
+    char memory[24];
+    const tx_found_layout *f = &v->found.other_way;
+    double s = f->time.iteration;
+    if (!f->is.ranks) return TX_OK;
+    return tx__report_line(r, "    1 with --cp-comm-type %s takes %.4g %s and %s", tx_cp_comm_word(f->is.how),
+                           s < 1 ? 1e3 * s : s, s < 1 ? "ms" : "s",
+                           tx_bytes_text(memory, (double)tx_memory_limited(&f->memory)));
+}
+
 static tx_status show_flags(tx__report *r, const search_view *v)
 {
     tx_str text = { 0 };
@@ -278,6 +290,7 @@ static tx_status show(tx__report *r, const search_view *v)
     TX_TRY(tx__report_line(r, "        iteration     tokens/s   TFLOP/s      memory"));
     for (int i = 0; i < v->found.n; i++) TX_TRY(show_layout(r, v, i));
     TX_TRY(show_reason(r, v));
+    TX_TRY(show_other_way(r, v));
     TX_TRY(show_days(r, v));
     TX_TRY(tx__report_line(
         r, "    tokens/s, TFLOP/s (the model's, without what is computed again) and memory are a rank's"));
@@ -294,8 +307,10 @@ static tx_status show(tx__report *r, const search_view *v)
 static json_t *choice_to_json(const tx_layout_choice *c)
 {
     static const char *const again[] = { "none", "selective", "full" };
-    return json_pack("{s:I, s:I, s:I, s:I, s:b, s:I, s:i, s:s, s:b}", "tensor", (json_int_t)c->tp, "pipeline",
-                     (json_int_t)c->pp, "data", (json_int_t)tx_choice_data_parallel(c), "layers_per_chunk",
+    bool divided = tx_choice_context(c) > 1;
+    return json_pack("{s:I, s:I, s:s?, s:I, s:I, s:I, s:b, s:I, s:i, s:s, s:b}", "tensor", (json_int_t)c->tp, "context",
+                     (json_int_t)tx_choice_context(c), "cp_comm_type", divided ? tx_cp_comm_word(c->how) : NULL,
+                     "pipeline", (json_int_t)c->pp, "data", (json_int_t)tx_choice_data_parallel(c), "layers_per_chunk",
                      (json_int_t)c->chunk_layers, "sequence_parallel", c->sequence, "micro_batch_size",
                      (json_int_t)c->micro_batch, "zero_stage", c->zero, "recompute", again[c->again],
                      "offload_optimizer", c->offload);
@@ -334,11 +349,12 @@ static tx_status show_json(tx__report *r, const search_view *v)
         json_decref(list);
         list = NULL;
     }
-    json_t *all = json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:b, s:o, s:o}", "machine", v->job->machine->name, "world_size",
-        (json_int_t)f->ranks, "nodes", (json_int_t)nodes_of(v, f->ranks), "layouts", (json_int_t)f->n_layouts,
-        "planned", (json_int_t)f->n_planned, "offload", f->offload, "first_wins_by",
-        many ? json_string(tx_search_reason(why, &f->best[0].time, &f->best[1].time)) : json_null(), "search", list);
+    json_t *all =
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o}", "machine", v->job->machine->name, "world_size",
+                  (json_int_t)f->ranks, "nodes", (json_int_t)nodes_of(v, f->ranks), "layouts", (json_int_t)f->n_layouts,
+                  "planned", (json_int_t)f->n_planned, "offload", f->offload, "first_wins_by",
+                  many ? json_string(tx_search_reason(why, &f->best[0].time, &f->best[1].time)) : json_null(),
+                  "other_way", f->other_way.is.ranks ? layout_to_json(v, &f->other_way) : json_null(), "search", list);
     return tx__report_json(r, all, "the layouts");
 }
 

@@ -164,7 +164,6 @@ static void rule_context_is_built(const tx__check *k)
         bool given;
         const char *what;
     } all[] = {
-        { tx_config_searches(c), "a search looks for layouts whose ranks have whole samples: leave it out" },
         { c->dump_step.n > 0, "--dump-step writes whole samples: leave one of them out" },
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

@@ -15,11 +15,12 @@ const char *const tx_correction_names[TX_N_OFF] = { TX_CORRECTION_KINDS(X) };
 static void kinds_of(double x[TX_N_OFF], const tx_layout_choice *c)
 {
     double dp = (double)tx_choice_data_parallel(c);
-    bool divided = dp > 1;
+    bool divided = tx_choice_sharers(c) > 1;
     const double kinds[TX_N_OFF] = {
         [TX_OFF_ALL] = 1,
         [TX_OFF_TENSOR] = log2((double)c->tp),
         [TX_OFF_SEQUENCE] = c->sequence,
+        [TX_OFF_CONTEXT] = log2((double)tx_choice_context(c)),
         [TX_OFF_PIPELINE] = log2((double)c->pp),
         [TX_OFF_CHUNKS] = c->chunk_layers > 0,
         [TX_OFF_DATA] = log2(dp),

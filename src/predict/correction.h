@@ -15,6 +15,7 @@
     X(TX_OFF_ALL, "all layouts")                 \
     X(TX_OFF_TENSOR, "tensor parallelism")       \
     X(TX_OFF_SEQUENCE, "sequence parallelism")   \
+    X(TX_OFF_CONTEXT, "context parallelism")     \
     X(TX_OFF_PIPELINE, "pipeline parallelism")   \
     X(TX_OFF_CHUNKS, "the interleaved schedule") \
     X(TX_OFF_DATA, "data parallelism")           \

@@ -39,7 +39,7 @@ static void count_data(measures *out, const tx_stage_work *w)
 
 static double busy_of(const tx_time *t)
 {
-    return t->products + t->attention + t->memory_bound + t->exposed[TX_GROUP_TENSOR];
+    return t->products + t->attention + t->memory_bound + t->exposed[TX_GROUP_TENSOR] + t->exposed[TX_GROUP_CONTEXT];
 }
 
 /* Of one micro-batch more, which is neither the first nor the last. */
@@ -114,16 +114,19 @@ static tx_status make(const tx_layout_bounds *b, tx_small_run *r)
 
 static bool is_same(const tx_layout_choice *a, const tx_layout_choice *b)
 {
-    return a->ranks == b->ranks && a->tp == b->tp && a->sequence == b->sequence && a->micro_batch == b->micro_batch &&
-           a->again == b->again && a->zero == b->zero;
+    return a->ranks == b->ranks && a->tp == b->tp && a->cp == b->cp && a->how == b->how && a->sequence == b->sequence &&
+           a->micro_batch == b->micro_batch && a->again == b->again && a->zero == b->zero;
 }
 
 /* Of what is computed. As many ranks as a node has share what there is of it. */
 static tx_layout_choice of_work(const tx_layout_bounds *b, const tx_layout_choice *c)
 {
-    int64_t groups = (int64_t)fmin(b->machine->ranks_per_node, (double)c->ranks) / c->tp;
-    return (tx_layout_choice){ .ranks = c->tp * (groups > 1 ? groups : 1),
+    int64_t model = c->tp * tx_choice_context(c),
+            groups = (int64_t)fmin(b->machine->ranks_per_node, (double)c->ranks) / model;
+    return (tx_layout_choice){ .ranks = model * (groups > 1 ? groups : 1),
                                .tp = c->tp,
+                               .cp = c->cp,
+                               .how = c->how,
                                .pp = 1,
                                .micro_batch = c->micro_batch,
                                .sequence = c->sequence,
@@ -171,6 +174,7 @@ static double data_seconds(const tx_layout_bounds *b, const tx_layout_choice *c,
                            double layers)
 {
     const tx_layout l = { .size = { [TX_AXIS_TENSOR] = (int)c->tp,
+                                    [TX_AXIS_CONTEXT] = (int)tx_choice_context(c),
                                     [TX_AXIS_PIPELINE] = (int)c->pp,
                                     [TX_AXIS_DATA] = (int)tx_choice_data_parallel(c) } };
     tx_span span = tx_group_span(&l, TX_GROUP_DATA, b->machine);
@@ -195,18 +199,18 @@ tx_status tx_layout_bound(tx_layout_bounds *b, const tx_layout_choice *c, double
     TX_TRY(find(b, &work, &r));
     TX_TRY(find(b, &state, &sent));
     if (!r.possible) return TX_OK;
-    double p = (double)c->pp, dp = (double)tx_choice_data_parallel(c), layers = (double)b->base->num_layers;
-    double n_micro = (double)b->base->global_batch_size / ((double)c->micro_batch * dp);
+    double p = (double)c->pp, sharers = (double)tx_choice_sharers(c), layers = (double)b->base->num_layers;
+    double n_micro = (double)b->base->global_batch_size / (double)(c->micro_batch * tx_choice_data_parallel(c));
     double most = ceil(layers / p), least = b->base->standalone_embedding_stage ? 0 : floor(layers / p);
     double n_chunks = c->chunk_layers ? layers / p / (double)c->chunk_layers : 1;
     double mean = (layers * r.seconds[0] + r.seconds[1]) / p, its = fmax(most * r.seconds[0], mean);
     *seconds = n_micro * its;
     if (tx_pp_training_kind(b->base) != TX_PP_ZBH1) *seconds += (p - 1) * least * r.seconds[0] / n_chunks;
-    if (!c->offload) *seconds += most * r.update / (c->zero ? dp : 1);
-    if (sent.possible && dp > 1) *seconds = fmax(*seconds, data_seconds(b, c, &sent, n_micro, least));
-    *bytes = least * (r.params / (c->zero > 2 ? dp : 1) + r.grads / (c->zero > 1 ? dp : 1)) +
+    if (!c->offload) *seconds += most * r.update / (c->zero ? sharers : 1);
+    if (sent.possible && sharers > 1) *seconds = fmax(*seconds, data_seconds(b, c, &sent, n_micro, least));
+    *bytes = least * (r.params / (c->zero > 2 ? sharers : 1) + r.grads / (c->zero > 1 ? sharers : 1)) +
              least / n_chunks * r.acts * in_flight(b, c, n_micro, n_chunks);
-    if (!c->offload) *bytes += least * r.optimizer / (c->zero ? dp : 1);
+    if (!c->offload) *bytes += least * r.optimizer / (c->zero ? sharers : 1);
     return TX_OK;
 }
 

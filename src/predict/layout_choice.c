@@ -6,7 +6,17 @@
 #include "base/alloc.h"
 #include "parallel/pp_schedule.h"
 
+int64_t tx_choice_context(const tx_layout_choice *c)
+{
+    return c->cp > 1 ? c->cp : 1;
+}
+
 int64_t tx_choice_data_parallel(const tx_layout_choice *c)
+{
+    return c->ranks / (c->tp * c->pp * tx_choice_context(c));
+}
+
+int64_t tx_choice_sharers(const tx_layout_choice *c)
 {
     return c->ranks / (c->tp * c->pp);
 }
@@ -19,6 +29,11 @@ tx_config tx_without_layout(const tx_config *cfg)
     c.search = c.given.search = c.given.gpus_for = false;
     c.gpus_for = 0;
     c.tensor_model_parallel_size = c.pipeline_model_parallel_size = 1;
+    c.context_parallel_size = 1;
+    c.ds_sequence_parallel_size = 0;
+    c.cp_comm_type = c.hierarchical_context_parallel_sizes = (tx_list){ 0 };
+    c.given.context_parallel_size = c.given.ds_sequence_parallel_size = c.given.cp_comm_type = false;
+    c.given.hierarchical_context_parallel_sizes = false;
     c.num_layers_per_virtual_pipeline_stage = 0;
     c.sequence_parallel = c.partition_activations = c.contiguous_checkpointing = c.checkpoint_in_cpu = false;
     c.recompute_activations = c.checkpoint_activations = c.use_distributed_optimizer = false;
@@ -46,6 +61,9 @@ tx_status tx_choice_flags(tx_str *out, const tx_layout_choice *c)
     };
     TX_TRY(tx_str_printf(out, "--tensor-model-parallel-size %lld --pipeline-model-parallel-size %lld", (long long)c->tp,
                          (long long)c->pp));
+    if (tx_choice_context(c) > 1)
+        TX_TRY(tx_str_printf(out, " --context-parallel-size %lld --cp-comm-type %s", (long long)c->cp,
+                             tx_cp_comm_word(c->how)));
     if (c->chunk_layers)
         TX_TRY(tx_str_printf(out, " --num-layers-per-virtual-pipeline-stage %lld", (long long)c->chunk_layers));
     if (c->sequence) TX_TRY(tx_str_puts(out, " --sequence-parallel"));
@@ -59,7 +77,10 @@ tx_status tx_choice_words(tx_str *out, const tx_layout_choice *c)
     static const char *const again[] = { [TX_AGAIN_NOTHING] = "",
                                          [TX_AGAIN_SELECTIVE] = ", selective recomputation",
                                          [TX_AGAIN_FULL] = ", full recomputation" };
-    TX_TRY(tx_str_printf(out, "TP %lld%s, PP %lld", (long long)c->tp, c->sequence ? " with SP" : "", (long long)c->pp));
+    TX_TRY(tx_str_printf(out, "TP %lld%s", (long long)c->tp, c->sequence ? " with SP" : ""));
+    if (tx_choice_context(c) > 1)
+        TX_TRY(tx_str_printf(out, ", CP %lld (%s)", (long long)c->cp, tx_cp_comm_word(c->how)));
+    TX_TRY(tx_str_printf(out, ", PP %lld", (long long)c->pp));
     if (c->chunk_layers)
         TX_TRY(tx_str_printf(out, " in chunks of %lld layer%s", (long long)c->chunk_layers,
                              c->chunk_layers == 1 ? "" : "s"));
@@ -96,7 +117,7 @@ static tx_status append(tx_choice_list *l, const tx_layout_choice *c)
 /* What is computed again, and ZeRO's stages: where nothing is divided, they are all stage 0. */
 static tx_status append_states(tx_choice_list *l, tx_layout_choice c, bool offload)
 {
-    bool alone = tx_choice_data_parallel(&c) == 1;
+    bool alone = tx_choice_sharers(&c) == 1;
     c.offload = offload;
     for (int again = 0; again < TX_N_AGAIN; again++)
         for (c.zero = offload; c.zero <= (alone ? (int)offload : 3); c.zero++) {
@@ -127,8 +148,25 @@ static tx_status append_micro_batches(tx_choice_list *l, const tx_config *base, 
         if (share % c.micro_batch) continue;
         c.sequence = false;
         TX_TRY(append_chunks(l, base, c, offload));
-        c.sequence = c.tp > 1 && base->seq_length % c.tp == 0;
+        c.sequence = c.tp > 1 && base->seq_length % (c.tp * tx_choice_context(&c)) == 0;
         if (c.sequence) TX_TRY(append_chunks(l, base, c, offload));
+    }
+    return TX_OK;
+}
+
+/* One rank with whole samples, and those that divide them. */
+static tx_status append_contexts(tx_choice_list *l, const tx_config *base, tx_layout_choice c, bool offload)
+{
+    int64_t ranks = tx_choice_sharers(&c), s = base->seq_length;
+    int64_t least = base->global_batch_size < c.ranks ? TX_FEWER_POSITIONS : TX_LEAST_POSITIONS;
+    for (int64_t n = 1; n <= ranks && (n == 1 || s / n >= least); n++) {
+        bool ring = n > 1 && s % (2 * n) == 0, heads = n > 1 && s % n == 0 && base->num_attention_heads / c.tp >= n;
+        if (ranks % n) continue;
+        c.cp = n;
+        c.how = TX_CP_COMM_P2P;
+        if (n == 1 || ring) TX_TRY(append_micro_batches(l, base, c, offload));
+        c.how = TX_CP_COMM_A2A;
+        if (heads) TX_TRY(append_micro_batches(l, base, c, offload));
     }
     return TX_OK;
 }
@@ -147,7 +185,7 @@ tx_status tx_choice_list_make(tx_choice_list *out, const tx_config *base, int64_
         for (int64_t pp = 1; pp <= ranks / tp && pp <= base->num_layers; pp++) {
             if (ranks / tp % pp) continue;
             tx_layout_choice c = { .ranks = ranks, .tp = tp, .pp = pp };
-            TX_TRY(append_micro_batches(out, base, c, offload));
+            TX_TRY(append_contexts(out, base, c, offload));
         }
     }
     return TX_OK;

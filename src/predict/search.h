@@ -32,6 +32,8 @@ typedef struct tx_search_result {
     int64_t ranks;
     tx_found_layout best[TX_SEARCH_BEST]; /* the fastest first */
     int n;
+    tx_found_layout other_way; /* the fastest with the other --cp-comm-type of the two; ranks 0: it has none, or that
+                                * does not go or not fit */
     tx_found_layout least; /* where n is 0: of those that were planned the one that takes the least; ranks 0: none */
     bool offload;          /* without offload none fits */
     int64_t n_layouts, n_planned;

@@ -120,10 +120,11 @@ static void compare(run *r, int64_t ranks, const tx_found_layout *all, int n)
 static void finds_what_timing_all_finds(void **state)
 {
     (void)state;
-    static const char *const machine[] = { "a100-40g", "mi250x-gcd", "v100-32g" };
-    static const char *const more[] = { "", " --swiglu --normalization RMSNorm", " --pipeline-schedule gpipe" };
+    static const char *const machine[] = { "a100-40g", "mi250x-gcd", "v100-32g", "a100-40g" };
+    static const char *const more[] = { "", " --swiglu --normalization RMSNorm", " --pipeline-schedule gpipe",
+                                        " --seq-length 2048 --max-position-embeddings 2048 --global-batch-size 2" };
     static tx_found_layout all[MOST];
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         char flags[512];
         snprintf(flags, sizeof flags, SHAPE "%s", more[i]);
         run r = open_run(flags, machine[i]);
@@ -140,6 +141,29 @@ static void finds_what_timing_all_finds(void **state)
         compare(&r, ranks, all, n);
         close_run(&r);
     }
+}
+
+/* ---- long samples ---- */
+
+/* With fewer samples than ranks; and where a whole sample's activations do not fit. */
+static void positions_are_divided_where_it_pays(void **state)
+{
+    (void)state;
+    static tx_search_result found;
+    run r = open_run(SHAPE "--seq-length 32768 --max-position-embeddings 32768 --global-batch-size 1", "a100-40g");
+    ASSERT_OK(tx_search_layouts(&found, args_of(&r), 8));
+    const tx_found_layout *best = &found.best[0], *other = &found.other_way;
+    assert_true(best->is.cp > 1 && other->is.cp == best->is.cp && other->is.tp == best->is.tp);
+    assert_true(best->is.how != other->is.how && other->time.iteration >= best->time.iteration);
+    assert_true(tx_memory_limited(&other->memory) > 0);
+    close_run(&r);
+    r = open_run(SHAPE "--seq-length 4194304 --max-position-embeddings 4194304 --num-attention-heads 1 "
+                       "--normalization RMSNorm --use-rotary-position-embeddings --no-position-embedding",
+                 "a100-40g");
+    ASSERT_OK(tx_search_layouts(&found, args_of(&r), 16));
+    assert_true(found.n > 0);
+    for (int i = 0; i < found.n; i++) assert_true(found.best[i].is.cp > 1 && found.best[i].is.how == TX_CP_COMM_P2P);
+    close_run(&r);
 }
 
 /* ---- where little fits ---- */
@@ -302,13 +326,10 @@ static void as_few_ranks_as_are_enough(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_what_timing_all_finds),
-        cmocka_unit_test(offloads_only_where_nothing_else_fits),
-        cmocka_unit_test(ranks_without_a_layout_have_none),
-        cmocka_unit_test(the_runs_own_layout_does_not_count),
-        cmocka_unit_test(flags_are_the_layout),
-        cmocka_unit_test(the_reason_is_the_largest_difference),
-        cmocka_unit_test(as_few_ranks_as_are_enough),
+        cmocka_unit_test(finds_what_timing_all_finds),           cmocka_unit_test(positions_are_divided_where_it_pays),
+        cmocka_unit_test(offloads_only_where_nothing_else_fits), cmocka_unit_test(ranks_without_a_layout_have_none),
+        cmocka_unit_test(the_runs_own_layout_does_not_count),    cmocka_unit_test(flags_are_the_layout),
+        cmocka_unit_test(the_reason_is_the_largest_difference),  cmocka_unit_test(as_few_ranks_as_are_enough),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
