@@ -202,8 +202,8 @@ tx_status tx_wait(tx_ctx *c, tx_request *r); /* a zeroed request is fine; it is 
 /* ---- point to point ---- */
 
 /* Sends x to member `to`, which receives it with the same tag (0 .. 65535). Never waits for the receiver: x must not
- * change until the request has been waited for. Messages with one tag between two ranks arrive in the order in which
- * they were sent. */
+ * change until the request has been waited for. Messages with one tag between two ranks are received in the order in
+ * which they were sent, by the receives in the order in which these were started. */
 tx_status tx_send_start(tx_ctx *c, tx_comm *g, tx_tensor x, int to, int tag, tx_request *r);
 tx_status tx_recv(tx_ctx *c, tx_comm *g, tx_tensor x, int from, int tag);
 tx_status tx_recv_start(tx_ctx *c, tx_comm *g, tx_tensor x, int from, int tag, tx_request *r);

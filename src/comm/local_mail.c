@@ -136,6 +136,15 @@ static tx_status take(tx_comm *g, tx_request *r)
     return TX_OK;
 }
 
+/* Whether a receive that was started before waits for a letter of the same sort: the next one is that one's, even if it
+ * has come only since that one looked. */
+static bool must_wait(const tx_comm *g, const tx_request *r)
+{
+    for (const tx_request *q = g->receives.head; q != r; q = q->next)
+        if (q->peer == r->peer && q->tag == r->tag) return true;
+    return false;
+}
+
 /* Whether an earlier message to the same rank has found no room yet: none may overtake it. */
 static bool must_queue(const tx_comm *g, const tx_request *r)
 {
@@ -153,7 +162,7 @@ tx_status tx__mail_progress(tx_comm *g)
     }
     for (tx_request *r = g->receives.head, *next; r; r = next) {
         next = r->next;
-        TX_TRY(take(g, r));
+        if (!must_wait(g, r)) TX_TRY(take(g, r));
     }
     return TX_OK;
 }

@@ -6,9 +6,9 @@
 
 #include "base/alloc.h"
 
-const char *const tx_pp_op_names[TX_PP_WGT + 1] = { "receive the input",    "forward",  "send the output",
-                                                    "receive the gradient", "backward", "send the gradient",
-                                                    "weights' gradients" };
+const char *const tx_pp_op_names[TX_N_PP_OPS] = { "receive the input",    "forward",         "send the output",
+                                                  "receive the gradient", "backward",        "send the gradient",
+                                                  "weights' gradients",   "await the input", "await the gradient" };
 
 /* ---------------------------------------------------------------- instruction lists */
 

@@ -52,24 +52,31 @@ typedef enum tx_pp_op {
     TX_PP_RECV_BWD, /* the gradient of its output; waits */
     TX_PP_BWD,      /* with ZB-H1 the gradient of the input alone */
     TX_PP_SEND_BWD, /* the gradient of its input; does not wait */
-    TX_PP_WGT       /* ZB-H1: the gradients of the weights */
+    TX_PP_WGT,      /* ZB-H1: the gradients of the weights */
+    TX_PP_POST_FWD, /* begins to receive what a RECV_FWD will wait for; does not wait (tx_pp_post) */
+    TX_PP_POST_BWD, /* likewise of a RECV_BWD */
+    TX_N_PP_OPS
 } tx_pp_op;
 
-extern const char *const tx_pp_op_names[TX_PP_WGT + 1]; /* "receive the input" */
+extern const char *const tx_pp_op_names[TX_N_PP_OPS]; /* "receive the input" */
 
 typedef struct tx_pp_instr {
     tx_pp_op op;
     int micro, chunk;
-    int slot; /* where the activations of (micro, chunk) lie: 0 .. n_slots - 1, free again after its BWD (after its WGT
-                 with ZB-H1, after its FWD when there is no backward) */
-    int peer; /* stage that a SEND goes to or a RECV comes from */
+    int slot;  /* where the activations of (micro, chunk) lie: 0 .. n_slots - 1, free again after its BWD (after its WGT
+                  with ZB-H1, after its FWD when there is no backward) */
+    int peer;  /* stage that a SEND goes to or a RECV comes from */
+    int input; /* POST_FWD and its RECV_FWD: where the input lies, 0 .. n_inputs - 1 */
     bool last_of_chunk; /* BWD, with ZB-H1 WGT: no later one adds to the gradients of this chunk */
 } tx_pp_instr;
 
 typedef struct tx_pp_list {
     tx_pp_instr *instr; /* owned */
     int n, cap;
-    int n_slots; /* activations that are held at the same time, at most */
+    int n_slots;       /* activations that are held at the same time, at most */
+    int n_inputs;      /* likewise inputs that have been received or are being received: of a list with POST */
+    int n_posts;       /* 0: a RECV receives by itself */
+    bool keeps_inputs; /* tx_pp_post's */
 } tx_pp_list;
 
 /* The schedule of training that the options name. */
@@ -84,16 +91,28 @@ tx_status tx_pp_check_shape(const tx_pp_shape *shape);
 tx_status tx_pp_schedule(tx_pp_list *out, const tx_pp_shape *shape, int stage);
 void tx_pp_list_free(tx_pp_list *l); /* a zeroed one is fine */
 
+/* Messages of a direction that a stage has begun to receive and not taken yet, at most: a sender has no more of them on
+ * their way (tx_outgoing). */
+enum { TX_PP_AHEAD = 2 };
+
+/* Puts a POST before each RECV, as early as there is memory for the message: one input more than the list holds without
+ * that; a gradient once the output that it belongs to has been sent, since it lies in that slot. Posts of a direction
+ * are in the order of their RECV.
+ * @keeps_inputs an input is needed until its BWD; else until its FWD. TX_ERR_NOMEM */
+tx_status tx_pp_post(tx_pp_list *list, bool keeps_inputs);
+
 /* Units of time that a micro-batch takes in a virtual stage. */
 typedef struct tx_pp_units {
     int fwd, bwd;
     int wgt;      /* WGT, with ZB-H1 */
     int outgoing; /* messages in one direction that a stage has sent and nobody taken, at most: another SEND waits; 0:
-                     any number */
+                     any number. One is taken when it has come and its receive has been posted */
+    int message;  /* of a message in either direction, as in tx_pp_times */
+    bool meets;   /* likewise */
 } tx_pp_units;
 
 /* Runs all stages' lists together: an instruction starts when the one before it in its stage has ended and, for a RECV,
- * when the message is there. FWD, BWD and WGT take `units`, messages none. TX_ERR_STATE: they wait for each other, or a
+ * when the message is there. FWD, BWD and WGT take `units`, and messages. TX_ERR_STATE: they wait for each other, or a
  * message is sent that nobody takes, or taken in a slot that is in use, or anything else that this header says is not
  * so: what, and where.
  * @makespan time of the whole; NULL allowed   @picture one line a stage as above, appended, with F3.1 for chunk 1 where

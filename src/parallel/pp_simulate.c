@@ -4,8 +4,10 @@
 
 /* A micro-batch in a virtual stage. */
 typedef struct unit {
-    double arrived[2]; /* when its input, and the gradient of its output, are there; -1: not yet */
-    double taken_at[2];
+    double sent_at[2];   /* when its input, and the gradient of its output, set out to it; -1: not yet */
+    double posted_at[2]; /* when it has begun to receive them; -1: not yet */
+    double takes[2];     /* how long they are on their way */
+    int input;           /* where its input lies */
     bool taken[2], done[3], sent[2];
 } unit;
 
@@ -22,6 +24,7 @@ typedef struct lane {
     double time;     /* when it may begin */
     tx_pp_lane *out; /* what has been computed */
     holder *slot;    /* [list->n_slots] */
+    holder *input;   /* [list->n_inputs] */
     unit **sent[2];  /* [m n_chunks] whom its messages went to, in order */
     int n_sent[2];
 } lane;
@@ -29,11 +32,12 @@ typedef struct lane {
 typedef struct simulation {
     const tx_pp_shape *s;
     const tx_pp_times *t;
-    lane *stage;   /* [p] */
-    unit *unit;    /* [p n_chunks, m] */
-    int *sent[2];  /* [p n_chunks] messages that have come, in the order of micro-batches */
-    int *taken[2]; /* those that have been taken */
-    int *ended[3]; /* computations that have been done */
+    lane *stage;    /* [p] */
+    unit *unit;     /* [p n_chunks, m] */
+    int *sent[2];   /* [p n_chunks] messages that have come, in the order of micro-batches */
+    int *taken[2];  /* those that have been taken */
+    int *posted[2]; /* those that are, or have been, received */
+    int *ended[3];  /* computations that have been done */
 } simulation;
 
 static int virtual_of(const simulation *f, int stage, const tx_pp_instr *i)
@@ -56,19 +60,74 @@ static tx_status wrong(const simulation *f, int stage, const char *why)
 
 /* ---------------------------------------------------------------- one instruction */
 
-static tx_status hold_slot(simulation *f, int stage, const tx_pp_instr *i)
+static tx_status hold(const simulation *f, int stage, holder *h, const char *in_use)
 {
-    holder *h = &f->stage[stage].slot[i->slot];
-    if (h->held) return wrong(f, stage, "its slot is in use");
+    int at = f->stage[stage].at;
+    const tx_pp_instr *i = &f->stage[stage].list->instr[at];
+    if (h->held) return wrong(f, stage, in_use);
     *h = (holder){ .micro = i->micro, .chunk = i->chunk, .held = true };
     return TX_OK;
 }
 
+static tx_status hold_slot(const simulation *f, int stage, const tx_pp_instr *i)
+{
+    return hold(f, stage, &f->stage[stage].slot[i->slot], "its slot is in use");
+}
+
+static bool holds(const holder *h, const tx_pp_instr *i)
+{
+    return h->held && h->micro == i->micro && h->chunk == i->chunk;
+}
+
 static tx_status check_slot(const simulation *f, int stage, const tx_pp_instr *i)
 {
-    const holder *h = &f->stage[stage].slot[i->slot];
-    if (h->held && h->micro == i->micro && h->chunk == i->chunk) return TX_OK;
+    if (holds(&f->stage[stage].slot[i->slot], i)) return TX_OK;
     return wrong(f, stage, "its slot holds something else");
+}
+
+/* Whether the stage's receives are posted before they are waited for. */
+static bool posts(const simulation *f, int stage)
+{
+    return f->stage[stage].list->n_posts > 0;
+}
+
+/* When a message that has set out, and whose receive is posted, is there. */
+static double there_at(const simulation *f, const unit *u, int d)
+{
+    double start = f->t->meets && u->posted_at[d] > u->sent_at[d] ? u->posted_at[d] : u->sent_at[d];
+    double there = start + u->takes[d];
+    return there > u->posted_at[d] ? there : u->posted_at[d];
+}
+
+static tx_status begin_receive(simulation *f, int stage, const tx_pp_instr *i, int d)
+{
+    int at = virtual_of(f, stage, i), from = d == FWD ? at - 1 : at + 1;
+    lane *s = &f->stage[stage];
+    unit *u = unit_of(f, at, i->micro);
+    if (from < 0 || from >= f->s->p * f->s->n_chunks || i->peer != from % f->s->p)
+        return wrong(f, stage, "nobody there sends it");
+    if (u->posted_at[d] >= 0) return wrong(f, stage, "it is being received already");
+    if (f->posted[d][at]++ != i->micro) return wrong(f, stage, "messages are not received in the order they are sent");
+    u->posted_at[d] = s->time;
+    if (!posts(f, stage)) return TX_OK;
+    if (d == BWD && !u->sent[FWD]) return wrong(f, stage, "its place holds an output that has not been sent");
+    if (d == BWD) return check_slot(f, stage, i);
+    if (i->input < 0 || i->input >= s->list->n_inputs) return wrong(f, stage, "there is no such place for an input");
+    u->input = i->input;
+    return hold(f, stage, &s->input[i->input], "another input is in its place");
+}
+
+/* A computation needs the input where it was received, and may be the last that does. */
+static tx_status use_input(simulation *f, int stage, const tx_pp_instr *i, int d)
+{
+    lane *s = &f->stage[stage];
+    int at = virtual_of(f, stage, i);
+    bool keeps = s->list->keeps_inputs;
+    if (!at || !posts(f, stage) || d == WGT || (d == BWD && !keeps)) return TX_OK;
+    holder *h = &s->input[unit_of(f, at, i->micro)->input];
+    if (!holds(h, i)) return wrong(f, stage, "its input is not in its place any more");
+    h->held = d == FWD && keeps;
+    return TX_OK;
 }
 
 /* Direction `d`: FWD takes the input, BWD the gradient. *waits: the message is not there yet. */
@@ -79,14 +138,18 @@ static tx_status receive(simulation *f, int stage, const tx_pp_instr *i, int d, 
     if (from < 0 || from >= f->s->p * f->s->n_chunks || i->peer != from % f->s->p)
         return wrong(f, stage, "nobody there sends it");
     if (u->taken[d]) return wrong(f, stage, "it has been taken before");
-    if (u->arrived[d] < 0) {
+    if (u->posted_at[d] < 0) {
+        if (posts(f, stage)) return wrong(f, stage, "its receive has not been posted");
+        TX_TRY(begin_receive(f, stage, i, d));
+    }
+    if (posts(f, stage) && d == FWD && i->input != u->input) return wrong(f, stage, "it lies in another place");
+    if (u->sent_at[d] < 0) {
         *waits = true;
         return TX_OK;
     }
     if (f->taken[d][at]++ != i->micro) return wrong(f, stage, "messages are not taken in the order they were sent");
     u->taken[d] = true;
-    if (f->stage[stage].time < u->arrived[d]) f->stage[stage].time = u->arrived[d];
-    u->taken_at[d] = f->stage[stage].time;
+    if (f->stage[stage].time < there_at(f, u, d)) f->stage[stage].time = there_at(f, u, d);
     return d == FWD ? hold_slot(f, stage, i) : check_slot(f, stage, i);
 }
 
@@ -96,8 +159,9 @@ static bool has_room(simulation *f, int stage, int d)
     lane *s = &f->stage[stage];
     if (!f->t->outgoing || s->n_sent[d] < f->t->outgoing) return true;
     const unit *before = s->sent[d][s->n_sent[d] - f->t->outgoing];
-    if (before->taken[d] && s->time < before->taken_at[d]) s->time = before->taken_at[d];
-    return before->taken[d];
+    if (before->posted_at[d] < 0) return false;
+    if (s->time < there_at(f, before, d)) s->time = there_at(f, before, d);
+    return true;
 }
 
 static tx_status send(simulation *f, int stage, const tx_pp_instr *i, int d, bool *waits)
@@ -113,8 +177,9 @@ static tx_status send(simulation *f, int stage, const tx_pp_instr *i, int d, boo
     if (*waits) return TX_OK;
     if (f->sent[d][to]++ != i->micro) return wrong(f, stage, "messages are not sent in the order of micro-batches");
     u->sent[d] = true;
-    s->sent[d][s->n_sent[d]] = unit_of(f, to, i->micro);
-    s->sent[d][s->n_sent[d]++]->arrived[d] = s->time + (f->t->message[d] ? f->t->message[d][at] : 0);
+    unit *receiver = s->sent[d][s->n_sent[d]++] = unit_of(f, to, i->micro);
+    receiver->sent_at[d] = s->time;
+    receiver->takes[d] = f->t->message[d] ? f->t->message[d][at] : 0;
     return TX_OK;
 }
 
@@ -149,6 +214,7 @@ static tx_status compute(simulation *f, int stage, const tx_pp_instr *i, int d)
     if (at != end && d != WGT && !u->taken[d]) return wrong(f, stage, "what it needs has not been received");
     if (f->ended[d][at]++ != i->micro) return wrong(f, stage, "it is not done in the order of micro-batches");
     TX_TRY(check_slot(f, stage, i));
+    TX_TRY(use_input(f, stage, i, d));
     u->done[d] = true;
     spend(f, stage, i, d);
     bool is_last_part = d == last_part(f), last = is_last_part && d != FWD && f->ended[d][at] == f->s->m;
@@ -177,6 +243,10 @@ static tx_status take_step(simulation *f, int stage, bool *waits)
         return compute(f, stage, i, BWD);
     case TX_PP_SEND_BWD:
         return send(f, stage, i, BWD, waits);
+    case TX_PP_POST_FWD:
+        return begin_receive(f, stage, i, FWD);
+    case TX_PP_POST_BWD:
+        return begin_receive(f, stage, i, BWD);
     default:
         return compute(f, stage, i, WGT);
     }
@@ -214,7 +284,7 @@ static const char *what_is_left(const simulation *f, const unit *u)
     if (u->done[BWD] != backward) return backward ? "is not done backward" : "is done backward";
     if (f->s->kind == TX_PP_ZBH1 && !u->done[WGT]) return "gives its weights no gradients";
     for (int d = 0; d < 2; d++)
-        if (u->arrived[d] >= 0 && !u->taken[d]) return "is sent what nobody takes";
+        if ((u->sent_at[d] >= 0 || u->posted_at[d] >= 0) && !u->taken[d]) return "is sent what nobody takes";
     return NULL;
 }
 
@@ -249,9 +319,11 @@ static tx_status begin(simulation *f, const tx_pp_list *lists, tx_pp_timeline *o
     for (int d = 0; d < 2; d++) {
         TX_TRY(tx_alloc(&f->sent[d], n_virtual, sizeof *f->sent[d], what));
         TX_TRY(tx_alloc(&f->taken[d], n_virtual, sizeof *f->taken[d], what));
+        TX_TRY(tx_alloc(&f->posted[d], n_virtual, sizeof *f->posted[d], what));
     }
     for (int d = 0; d < 3; d++) TX_TRY(tx_alloc(&f->ended[d], n_virtual, sizeof *f->ended[d], what));
-    for (size_t i = 0; i < n_virtual * (size_t)f->s->m; i++) f->unit[i].arrived[FWD] = f->unit[i].arrived[BWD] = -1;
+    for (size_t i = 0; i < n_virtual * (size_t)f->s->m; i++)
+        for (int d = 0; d < 2; d++) f->unit[i].sent_at[d] = f->unit[i].posted_at[d] = -1;
     *out = (tx_pp_timeline){ .p = f->s->p, .m = f->s->m, .n_chunks = f->s->n_chunks };
     TX_TRY(tx_alloc(&out->stage, (size_t)out->p, sizeof *out->stage, what));
     for (int i = 0; i < f->s->p; i++) {
@@ -262,6 +334,7 @@ static tx_status begin(simulation *f, const tx_pp_list *lists, tx_pp_timeline *o
             TX_TRY(tx_alloc(&f->stage[i].sent[d], (size_t)f->s->m * (size_t)f->s->n_chunks, sizeof *f->stage[i].sent[d],
                             what));
         TX_TRY(tx_alloc(&f->stage[i].slot, (size_t)lists[i].n_slots + 1, sizeof *f->stage[i].slot, what));
+        TX_TRY(tx_alloc(&f->stage[i].input, (size_t)lists[i].n_inputs + 1, sizeof *f->stage[i].input, what));
     }
     return TX_OK;
 }
@@ -270,6 +343,7 @@ static void end(simulation *f)
 {
     for (int i = 0; i < f->s->p && f->stage; i++) {
         tx_free(f->stage[i].slot);
+        tx_free(f->stage[i].input);
         for (int d = 0; d < 2; d++) tx_free(f->stage[i].sent[d]);
     }
     tx_free(f->stage);
@@ -277,6 +351,7 @@ static void end(simulation *f)
     for (int d = 0; d < 2; d++) {
         tx_free(f->sent[d]);
         tx_free(f->taken[d]);
+        tx_free(f->posted[d]);
     }
     for (int d = 0; d < 3; d++) tx_free(f->ended[d]);
 }
@@ -350,14 +425,20 @@ tx_status tx_pp_simulate_lists(const tx_pp_shape *shape, const tx_pp_list *lists
     tx_pp_timeline t = { 0 };
     double *cost = NULL;
     tx_status st;
-    TX_GOTO(tx_alloc(&cost, 3 * n, sizeof *cost, "a pipeline's simulation"));
+    TX_GOTO(tx_alloc(&cost, 4 * n, sizeof *cost, "a pipeline's simulation"));
     for (size_t v = 0; v < n; v++) {
         cost[v] = units.fwd;
         cost[n + v] = units.bwd;
         cost[2 * n + v] = units.wgt;
+        cost[3 * n + v] = units.message;
     }
     TX_GOTO(simulate(shape, lists,
-                     &(tx_pp_times){ .fwd = cost, .bwd = cost + n, .wgt = cost + 2 * n, .outgoing = units.outgoing },
+                     &(tx_pp_times){ .fwd = cost,
+                                     .bwd = cost + n,
+                                     .wgt = cost + 2 * n,
+                                     .message = { cost + 3 * n, cost + 3 * n },
+                                     .outgoing = units.outgoing,
+                                     .meets = units.meets },
                      &t));
     if (makespan) *makespan = (int)t.makespan;
     if (picture) TX_GOTO(tx_pp_draw_units(&t, picture));

@@ -20,6 +20,8 @@ typedef struct tx_pp_times {
     const double *message[2]; /* from virtual stage v to v + 1 (forward), from v to v - 1 (backward): from the end of
                                  the computation until it has arrived; NULL: no time */
     int outgoing;             /* as in tx_pp_units; tx_pp_makespan knows 0 alone */
+    bool meets; /* that time begins when the message has been sent and its receive is posted, as a transport's does that
+                 * has no memory for it before; else, and in tx_pp_makespan, it begins when it has been sent */
 } tx_pp_times;
 
 typedef struct tx_pp_span {

@@ -127,6 +127,7 @@ static tx_status make_list(tx_stage *st, int64_t n_micro, bool train)
     tx_pp_list_free(&st->plan[train].list);
     st->plan[train].n_stores = shape.kind == TX_PP_ZBH1 ? divide_slots(&list) : 0;
     st->plan[train].list = list;
+    TX_TRY(tx_pp_post(&st->plan[train].list, train && !tx_inputs_move(&st->m->recompute)));
     st->plan[train].n_micro = n_micro;
     st->plan[train].told = false;
     return TX_OK;
@@ -158,9 +159,11 @@ static void push_messages(tx_stage *st)
         st->out[0].copy[k] = push(&st->messages, st->to_next);
         st->out[1].copy[k] = push(&st->messages, st->from_previous);
     }
-    if (tx_inputs_move(&st->m->recompute)) st->incoming = push(&st->messages, st->from_previous);
-    for (int k = 0; k < TX_N_OUTGOING && st->teacher.m; k++)
-        st->taught_out.copy[k] = push(&st->messages, tx_teacher_stream(&st->teacher, st->c, st->s, st->b));
+    for (int k = 0; k < st->n_inputs; k++) st->input[k].x = push(&st->messages, st->from_previous);
+    if (!st->teacher.m) return;
+    const tx_tensor taught = tx_teacher_stream(&st->teacher, st->c, st->s, st->b);
+    for (int k = 0; k < TX_N_OUTGOING; k++) st->taught_out.copy[k] = push(&st->messages, taught);
+    for (int k = 0; k < TX_N_TAUGHT && st->n_inputs; k++) st->taught_in[k].x = push(&st->messages, taught);
 }
 
 static void share_top(tx_stage *st)
@@ -184,8 +187,12 @@ tx_status tx_stage_open(tx_stage *st, tx_ctx *c, tx_model *m, const tx_config *c
     int n = 1;
     for (int k = 0; k <= train; k++) {
         TX_TRY(make_list(st, n_micro, k));
-        if (st->plan[k].list.n_slots > n) n = st->plan[k].list.n_slots;
+        const tx_pp_list *l = &st->plan[k].list;
+        if (l->n_slots > n) n = l->n_slots;
+        if (l->n_inputs > st->n_inputs) st->n_inputs = l->n_inputs;
     }
+    if (st->n_inputs == 1) st->n_inputs = 2; /* evaluations may have more micro-batches than one */
+    TX_TRY(tx_alloc(&st->input, (size_t)st->n_inputs, sizeof *st->input, "the pipeline's messages"));
     st->train = train;
     TX_TRY(tx_alloc(&st->slot, (size_t)n, sizeof *st->slot, "the pipeline's slots"));
     st->n_slots = n;
@@ -245,10 +252,11 @@ void tx_stage_set_length(tx_stage *st, int64_t s, int64_t kept)
         reshape(&st->out[0].copy[k], st->to_next);
         reshape(&st->out[1].copy[k], st->from_previous);
     }
-    reshape(&st->incoming, st->from_previous);
+    for (int k = 0; k < st->n_inputs; k++) reshape(&st->input[k].x, st->from_previous);
     if (!st->teacher.m) return;
-    for (int k = 0; k < TX_N_OUTGOING; k++)
-        reshape(&st->taught_out.copy[k], tx_teacher_stream(&st->teacher, st->c, s, st->b));
+    const tx_tensor taught = tx_teacher_stream(&st->teacher, st->c, s, st->b);
+    for (int k = 0; k < TX_N_OUTGOING; k++) reshape(&st->taught_out.copy[k], taught);
+    for (int k = 0; k < TX_N_TAUGHT; k++) reshape(&st->taught_in[k].x, taught);
     tx_teacher_set_length(&st->teacher, st->c, s, st->b);
 }
 
@@ -344,6 +352,7 @@ void tx_stage_close(tx_stage *st)
     }
     for (int i = 0; i < st->n_stores && st->store; i++) tx_wgrad_store_close(&st->store[i]);
     tx_free(st->store);
+    tx_free(st->input);
     tx_free(st->slot);
     for (int k = 0; k < 2; k++) tx_pp_list_free(&st->plan[k].list);
     *st = (tx_stage){ 0 };
@@ -396,25 +405,42 @@ static int teacher_tag(const tx_stage *st, int tag)
     return tag + 2 * TX_MAX_CHUNKS * tx_grid_size(st->grid, TX_AXIS_PIPELINE);
 }
 
-static tx_status receive_forward(tx_stage *st, const tx_pp_instr *in, bool train)
+static tx_status post_forward(tx_stage *st, const tx_pp_instr *in, bool train)
 {
     int me = tx_grid_rank(st->grid, TX_AXIS_PIPELINE);
-    tx_batch *batch = &st->slot[in->slot].batch;
-    begin_slot(st, in->slot, in->chunk);
-    batch->x = st->incoming;
-    if (!batch->x.data) batch->x = push(&st->c->acts, st->from_previous);
+    tx_comm *g = tx_grid_group(st->grid, TX_GROUP_PIPELINE);
+    tx_incoming *to = &st->input[in->input], *taught = &st->taught_in[st->next_posted];
     int its = tag(st, in->peer, me ? in->chunk : in->chunk - 1, false);
-    TX_TRY(tx_recv(st->c, tx_grid_group(st->grid, TX_GROUP_PIPELINE), batch->x, in->peer, its));
+    TX_TRY(tx_recv_start(st->c, g, to->x, in->peer, its, &to->received));
     if (!train || !st->teacher.m) return TX_OK;
-    return tx_recv(st->c, tx_grid_group(st->grid, TX_GROUP_PIPELINE), st->teacher.x, in->peer, teacher_tag(st, its));
+    st->next_posted = (st->next_posted + 1) % TX_N_TAUGHT;
+    return tx_recv_start(st->c, g, taught->x, in->peer, teacher_tag(st, its), &taught->received);
+}
+
+static tx_status receive_forward(tx_stage *st, const tx_pp_instr *in, bool train)
+{
+    tx_incoming *taught = &st->taught_in[st->next_taught];
+    begin_slot(st, in->slot, in->chunk);
+    st->slot[in->slot].batch.x = st->input[in->input].x;
+    TX_TRY(tx_wait(st->c, &st->input[in->input].received));
+    if (!train || !st->teacher.m) return TX_OK;
+    st->next_taught = (st->next_taught + 1) % TX_N_TAUGHT;
+    st->teacher.x = taught->x;
+    return tx_wait(st->c, &taught->received);
+}
+
+static tx_status post_backward(tx_stage *st, const tx_pp_instr *in)
+{
+    int me = tx_grid_rank(st->grid, TX_AXIS_PIPELINE), p = tx_grid_size(st->grid, TX_AXIS_PIPELINE);
+    tx_slot *slot = &st->slot[in->slot];
+    return tx_recv_start(st->c, tx_grid_group(st->grid, TX_GROUP_PIPELINE), slot->batch.d, in->peer,
+                         tag(st, in->peer, me < p - 1 ? in->chunk : in->chunk + 1, true), &slot->gradient);
 }
 
 static tx_status receive_backward(tx_stage *st, const tx_pp_instr *in)
 {
-    int me = tx_grid_rank(st->grid, TX_AXIS_PIPELINE), p = tx_grid_size(st->grid, TX_AXIS_PIPELINE);
     enter(st, in->slot);
-    return tx_recv(st->c, tx_grid_group(st->grid, TX_GROUP_PIPELINE), st->slot[in->slot].batch.d, in->peer,
-                   tag(st, in->peer, me < p - 1 ? in->chunk : in->chunk + 1, true));
+    return tx_wait(st->c, &st->slot[in->slot].gradient);
 }
 
 /* ---- batches in the host's memory ---- */
@@ -498,10 +524,10 @@ static tx_status give_losses(tx_stage *st, const tx_batch *batch, int64_t micro,
 static void tell_instruction(const tx_pp_instr *in)
 {
     char peer[32] = "";
-    bool receives = in->op == TX_PP_RECV_FWD || in->op == TX_PP_RECV_BWD;
+    bool sends = in->op == TX_PP_SEND_FWD || in->op == TX_PP_SEND_BWD;
     if (!tx_log_wants(TX_LOG_TRACE)) return;
     if (in->op != TX_PP_FWD && in->op != TX_PP_BWD && in->op != TX_PP_WGT)
-        snprintf(peer, sizeof peer, " %s stage %d", receives ? "from" : "to", in->peer);
+        snprintf(peer, sizeof peer, " %s stage %d", sends ? "to" : "from", in->peer);
     tx_trace("schedule: %s of micro-batch %d, chunk %d, slot %d%s", tx_pp_op_names[in->op], in->micro, in->chunk,
              in->slot, peer);
 }
@@ -632,6 +658,12 @@ static tx_status carry_out(tx_stage *st, const tx_pp_instr *in, int64_t n_micro,
         return send(st, in, true, train);
     case TX_PP_WGT:
         return weights(st, in);
+    case TX_PP_POST_FWD:
+        return post_forward(st, in, train);
+    case TX_PP_POST_BWD:
+        return post_backward(st, in);
+    case TX_N_PP_OPS:
+        break;
     }
     return TX_OK;
 }
@@ -640,7 +672,7 @@ tx_status tx_stage_run(tx_stage *st, int64_t n_micro, bool train)
 {
     TX_TRY(make_list(st, n_micro, train));
     const tx_pp_list *list = &st->plan[train].list;
-    TX_ASSERT(list->n_slots <= st->n_slots);
+    TX_ASSERT(list->n_slots <= st->n_slots && list->n_inputs <= st->n_inputs);
     memset(st->seconds, 0, sizeof st->seconds);
     if (!st->c->dry) TX_TRY(tell_list(st, train));
     for (int i = 0; i < list->n; i++) {

@@ -5,17 +5,21 @@
  * A slot has the buffers of a batch, an activation stack, and a stack in host memory. The context uses the stacks of
  * the current slot:
  *
- *      slot 0   | x | saved by forward ............... |       x: received from the previous stage
- *      slot 1   | x | saved by forward ............... |
+ *      slot 0   | saved by forward ............... |
+ *      slot 1   | saved by forward ............... |
  *      top      | while an instruction is carried out: layers computed again, what backward needs besides |
  *
  * With ZB-H1 a slot is free after its backward, too: what the weights' part needs lies in a store of its own until then
  * (nn/wgrad_store.h). Slots and stores are used in turn, as micro-batches go and come in their order.
  *
  * All slots share the top (tx_ctx_begin_top), unless a slot that has its own is smaller, which is so if there is one.
- * If layer inputs are partitioned or offloaded (nn/kept_input.h), x is not kept, and all slots share one buffer. What
- * is sent to other stages is copied first, so that a slot is free once its backward is done. Two messages may be in
- * flight in each direction; one would already suffice to avoid deadlock in every schedule.
+ * What is sent to other stages is copied first, so that a slot is free once its backward is done. Two messages may be
+ * in flight in each direction; one would already suffice to avoid deadlock in every schedule.
+ *
+ * Receives are posted before they are waited for, so that messages come while layers compute (tx_pp_post; whoever moves
+ * them is tx_comm_poll, between layers). Inputs of slots have memory of their own, one more than there are slots: that
+ * of the next forward comes while all slots are in use. If layer inputs are partitioned or offloaded (nn/kept_input.h),
+ * an input is not kept after its forward, and there are two. The gradient of an output comes into its slot.
  *
  * Opened in a dry run, which counts what the stacks will need; tx_stage_take then allocates that. */
 #ifndef TX_TRAIN_STAGE_H
@@ -27,7 +31,14 @@
 typedef struct tx_slot {
     tx_batch batch;      /* owns what tx_batch_buffers lists, on the context's device */
     tx_arena acts, host; /* while the context uses another slot's */
+    tx_request gradient; /* of the output: it is being received */
 } tx_slot;
+
+/* The output of the stage before. */
+typedef struct tx_incoming {
+    tx_tensor x; /* [s, b, h] */
+    tx_request received;
+} tx_incoming;
 
 /* With a device: a batch in host memory. It is filled there and copied to the device before the forward; the losses
  * are copied back afterwards. They are passed to the feed when the buffer is needed again, or in tx_stage_end, so the
@@ -41,7 +52,7 @@ typedef struct tx_host_batch {
 } tx_host_batch;
 
 /* Messages to other stages in one direction; the entries are used in turn. */
-enum { TX_N_OUTGOING = 2 };
+enum { TX_N_OUTGOING = TX_PP_AHEAD, TX_N_TAUGHT = TX_PP_AHEAD + 1 };
 typedef struct tx_outgoing {
     tx_tensor copy[TX_N_OUTGOING]; /* [s, b, h] */
     tx_request sent[TX_N_OUTGOING];
@@ -79,10 +90,13 @@ typedef struct tx_stage {
     int next_host;
     tx_outgoing out[2];     /* forward, backward */
     tx_outgoing taught_out; /* forward, of the teacher's stream */
-    tx_tensor incoming;     /* received from the previous stage, shared by all slots, if x is not kept */
+    tx_incoming *input;     /* [n_inputs] */
+    int n_inputs;
+    tx_incoming taught_in[TX_N_TAUGHT]; /* in turn: what is received, and what the forward under way reads */
+    int next_posted, next_taught;       /* of these */
     bool train;
     tx_teacher teacher; /* with --kd or --mos, of training: its forward runs beside each of the student's */
-    tx_arena messages;  /* the copies, incoming, the model's expert_sums and expert_bias */
+    tx_arena messages;  /* the copies, inputs, the model's expert_sums and expert_bias */
     tx_tensor from_previous, to_next; /* shapes */
     struct {
         tx_pp_list list;

@@ -11,11 +11,6 @@
 
 /* ---- shapes ---- */
 
-static bool is_first(const tx_ctx *c)
-{
-    return tx_grid_rank(tx_grid_of(c), TX_AXIS_PIPELINE) == 0;
-}
-
 tx_tensor tx_teacher_stream(const tx_teacher *t, tx_ctx *c, int64_t s, int64_t b)
 {
     return tx_tensor3(NULL, t->m->stream, tx_tp_positions(c, tx_cp_rows(tx_grid_of(c), s)), b, t->m->hidden);
@@ -27,13 +22,12 @@ static tx_tensor push(tx_arena *a, tx_tensor shape)
     return shape;
 }
 
-/* With one chunk a stage the first one receives nothing and the last one sends nothing. */
+/* With one chunk a stage the last one sends nothing. */
 static void push_own(tx_teacher *t, tx_ctx *c)
 {
     int64_t s = t->cfg->seq_length, b = t->cfg->micro_batch_size;
     tx_tensor stream = tx_teacher_stream(t, c, s, b);
     const tx_pp_chunk *last = &t->m->chunk[t->m->n_chunks - 1];
-    if (!is_first(c) || t->m->n_chunks > 1) t->x = push(&t->acts, stream);
     if (!last->post || t->m->n_chunks > 1) t->y = push(&t->acts, stream);
     int64_t rows = tx_cp_rows(tx_grid_of(c), s);
     if (last->post) t->features = push(&t->acts, tx_tensor2(NULL, t->m->dtype, rows * b, t->m->hidden));
@@ -42,7 +36,6 @@ static void push_own(tx_teacher *t, tx_ctx *c)
 void tx_teacher_set_length(tx_teacher *t, tx_ctx *c, int64_t s, int64_t b)
 {
     tx_tensor stream = tx_teacher_stream(t, c, s, b);
-    if (t->x.data) t->x.dim[0] = stream.dim[0];
     if (t->y.data) t->y.dim[0] = stream.dim[0];
     if (t->features.data) t->features.dim[0] = tx_cp_rows(tx_grid_of(c), s) * b;
 }

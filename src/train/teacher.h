@@ -17,9 +17,9 @@ typedef struct tx_teacher {
     tx_config *cfg;     /* owned: the teacher's (tx_config_teacher) */
     tx_model *m;        /* owned; NULL: there is none */
     void *value;        /* owned: its weights, where ops run */
-    tx_arena acts;      /* x, y and features; then what its forward needs */
-    tx_tensor x, y;     /* [s, b, its h] of its stream: from the stage before, and to the next one; one micro-batch at a
-                         * time. Absent at the ends */
+    tx_arena acts;      /* y and features; then what its forward needs */
+    tx_tensor x;        /* the caller's: [s, b, its h] of its stream, from the stage before */
+    tx_tensor y;        /* likewise to the next one, one micro-batch at a time. Absent at the end */
     tx_tensor features; /* [s*b, its h]: the last stage's */
 } tx_teacher;
 

@@ -394,24 +394,27 @@ static inline tx_status body_messages(tx_ctx *c, tx_comm *g, float *x, float *y,
     return TX_OK;
 }
 
-/* Messages with one tag arrive as they were sent, also when they come while the receiver looks for them, and when there
- * are more than the box holds. */
+/* Messages with one tag arrive as they were sent, also when they come while the receiver looks for them, when it has
+ * started several receives, and when there are more than the box holds. */
 static inline tx_status body_message_order(tx_ctx *c, tx_comm *g, float *x)
 {
-    enum { BURST = 100 };
+    enum { BURST = 100, AHEAD = 4 };
     const int n_bursts = c->device ? 3 : 30; /* each copy changes what may be touched of an emulated device */
     int rank = tx_comm_rank(g), n_ranks = tx_comm_size(g), to = (rank + 1) % n_ranks,
         from = (rank + n_ranks - 1) % n_ranks;
-    tx_request r[BURST] = { { 0 } };
+    tx_request r[BURST] = { { 0 } }, received[AHEAD] = { { 0 } };
     for (int burst = 0; burst < n_bursts && n_ranks > 1; burst++) {
         for (int k = 0; k < BURST; k++) {
             x[k] = (float)(burst * BURST + k);
             TX_TRY(body_give(c, x + k, 1, sizeof *x));
             TX_TRY(tx_send_start(c, g, body_tensor(x + k, TX_F32, 1), to, 7, &r[k]));
         }
-        for (int k = 0; k < BURST; k++) {
-            float *got = x + BURST;
-            TX_TRY(tx_recv(c, g, body_tensor(got, TX_F32, 1), from, 7));
+        for (int k = 0, next = 0; k < BURST; k++) {
+            float *got = x + BURST + k % AHEAD;
+            for (; next < BURST && next < k + AHEAD; next++)
+                TX_TRY(tx_recv_start(c, g, body_tensor(x + BURST + next % AHEAD, TX_F32, 1), from, 7,
+                                     &received[next % AHEAD]));
+            TX_TRY(tx_wait(c, &received[k % AHEAD]));
             TX_TRY(body_get(c, got, 1, sizeof *got));
             EXPECT(*got == (float)(burst * BURST + k), "message %d came as number %d", (int)*got, burst * BURST + k);
         }
