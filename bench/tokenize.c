@@ -5,9 +5,11 @@
  *      tokenize MODEL - TEXT [THREADS]               the same of a SentencePiece model, without the splitting
  *
  *  The text is cut into documents of at least 64 KiB that end where a line does; tokenize_peers.py cuts alike and runs
- * the same documents through other tokenizers. A cold start is a fresh process: no page of the output and nothing that
- * a tokenizer may remember of earlier text is there yet. Splitting is timed in a pass of its own, after the two. One
- * line of JSON on standard output, for that program; a table on standard error, for people. */
+ * the same documents through other tokenizers. Each thread's ids go to one array with room for them, as those of
+ * preprocess-data do; its pages are fetched while encoding. A cold start is a fresh process: no page of the output and
+ * nothing that a tokenizer may remember of earlier text is there yet. Splitting is timed in a pass of its own, after
+ * the two. One line of JSON on standard output, for that program; a table on standard error, for people. */
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +24,7 @@
 
 typedef struct document {
     const char *text;
-    size_t n;
-    tx_ids ids;
+    size_t n, n_ids;
 } document;
 
 static void check(tx_status st)
@@ -44,19 +45,25 @@ static document *cut(const tx_str *text, size_t *n_docs)
             const char *end = memchr(text->data + at + DOCUMENT - 1, '\n', n - DOCUMENT + 1);
             if (end) n = (size_t)(end - (text->data + at)) + 1;
         }
-        docs[(*n_docs)++] = (document){ text->data + at, n, { 0 } };
+        docs[(*n_docs)++] = (document){ text->data + at, n, 0 };
     }
     return docs;
 }
 
-/* Seconds that all documents take. */
-static double encode(const tx_tokenizer *t, document *docs, size_t n_docs, int threads)
+/* Seconds that all documents take. Each thread appends to an array of its own. */
+static double encode(const tx_tokenizer *t, document *docs, size_t n_docs, tx_ids *of_thread, int threads)
 {
     double start = tx_clock();
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
-    for (size_t i = 0; i < n_docs; i++) {
-        docs[i].ids.n = 0;
-        check(tx_tokenizer_encode(t, docs[i].text, docs[i].n, &docs[i].ids));
+#pragma omp parallel num_threads(threads)
+    {
+        tx_ids *ids = &of_thread[omp_get_thread_num()];
+        ids->n = 0;
+#pragma omp for schedule(dynamic)
+        for (size_t i = 0; i < n_docs; i++) {
+            size_t before = ids->n;
+            check(tx_tokenizer_encode(t, docs[i].text, docs[i].n, ids));
+            docs[i].n_ids = ids->n - before;
+        }
     }
     return tx_clock() - start;
 }
@@ -94,9 +101,15 @@ int main(int argc, char **argv)
     check(tx_file_read(argv[3], (size_t)1 << 36, &text));
     document *docs = cut(&text, &n_docs);
     double read_s = tx_clock() - start;
-    double cold_s = encode(t, docs, n_docs, threads), again_s = encode(t, docs, n_docs, threads);
+    tx_ids *of_thread;
+    check(tx_alloc(&of_thread, (size_t)threads, sizeof *of_thread, "ids"));
+    for (int i = 0; i < threads; i++) {
+        of_thread[i].cap = text.len / 2 + DOCUMENT;
+        check(tx_realloc(&of_thread[i].id, of_thread[i].cap, sizeof *of_thread[i].id, "ids"));
+    }
+    double cold_s = encode(t, docs, n_docs, of_thread, threads), again_s = encode(t, docs, n_docs, of_thread, threads);
     double split_s = model ? 0 : split(docs, n_docs, threads, &n_pieces);
-    for (size_t i = 0; i < n_docs; i++) n_ids += docs[i].ids.n;
+    for (size_t i = 0; i < n_docs; i++) n_ids += docs[i].n_ids;
 
     double mb = (double)text.len / 1e6, all = read_s + cold_s;
     fprintf(stderr,
@@ -108,7 +121,8 @@ int main(int argc, char **argv)
     printf("{\"mb\": %.6f, \"ids\": %zu, \"open_s\": %.6f, \"read_s\": %.6f, \"split_s\": %.6f, \"cold_s\": %.6f, "
            "\"again_s\": %.6f}\n",
            mb, n_ids, open_s, read_s, split_s, cold_s, again_s);
-    for (size_t i = 0; i < n_docs; i++) tx_ids_free(&docs[i].ids);
+    for (int i = 0; i < threads; i++) tx_ids_free(&of_thread[i]);
+    tx_free(of_thread);
     tx_free(docs);
     tx_str_free(&text);
     tx_tokenizer_close(t);

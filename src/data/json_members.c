@@ -291,19 +291,39 @@ static char short_escape(char c)
     }
 }
 
+/* Copies what is before the next backslash, 8 bytes at a time: lines are short, and each ends in one. Returns where the
+ * backslash is, or end; *q is where to go on. to has room for all up to end. */
+static const char *copy_to_slash(char **q, const char *p, const char *end)
+{
+    const uint64_t ones = UINT64_MAX / 255, high = ones * 0x80;
+    char *to = *q;
+    for (; end - p >= 8; p += 8, to += 8) {
+        uint64_t v, slash;
+        memcpy(&v, p, 8);
+        memcpy(to, &v, 8);
+        slash = v ^ (ones * '\\');
+        slash = (slash - ones) & ~slash & high; /* as in skip_plain */
+        if (slash) {
+            *q = to + __builtin_ctzll(slash) / 8;
+            return p + __builtin_ctzll(slash) / 8;
+        }
+    }
+    while (p < end && *p != '\\') *to++ = *p++;
+    *q = to;
+    return p;
+}
+
 size_t tx__json_unescape(char *buf, tx_json_string s)
 {
     const char *p = s.data, *end = p + s.n;
     char *q = buf;
     for (;;) {
-        const char *slash = memchr(p, '\\', (size_t)(end - p));
-        size_t run = (size_t)((slash ? slash : end) - p);
-        memcpy(q, p, run);
-        q += run;
-        if (!slash) return (size_t)(q - buf);
-        p = slash + 2;
-        if (slash[1] != 'u') {
-            *q++ = short_escape(slash[1]);
+        p = copy_to_slash(&q, p, end);
+        if (p == end) return (size_t)(q - buf);
+        char escape = p[1];
+        p += 2;
+        if (escape != 'u') {
+            *q++ = short_escape(escape);
             continue;
         }
         int32_t v = hex4((place)p, (place)end);

@@ -32,7 +32,7 @@ bool tx__json_list_next(const char **at, const char *line_end, tx_json_string *o
  * it is a surrogate that is not one of a pair. */
 size_t tx__json_escape(const char *p, const char *end, bool *lone);
 
-/* The text of a string into buf, which has room for s.n bytes; returns its length. */
+/* The text of a string into buf, which has room for s.n bytes and is not where the string is; returns its length. */
 size_t tx__json_unescape(char *buf, tx_json_string s);
 
 #endif

@@ -12,8 +12,11 @@
 
 #include "base/alloc.h"
 
-#define SHORT     64 /* bytes; below it looking at everything beats a heap */
+#define PLACES    64           /* of symbols that are not in a list */
+#define SHORT     (PLACES - 2) /* bytes; below it looking at everything beats a heap */
+#define TOGETHER  8            /* short pieces */
 #define ID_BITS   21
+#define NO_TOKEN  ((1 << ID_BITS) - 1) /* of no merge */
 #define PAIR_MASK (((uint64_t)1 << 2 * ID_BITS) - 1)
 #define FREE      UINT64_MAX
 
@@ -24,53 +27,137 @@ static inline uint64_t pair_of(int32_t left, int32_t right)
     return (uint64_t)(uint32_t)left << ID_BITS | (uint32_t)right;
 }
 
-static inline uint64_t hash_of(uint64_t pair)
+static inline uint64_t first_hash(uint64_t pair)
 {
     return pair * 0x9E3779B97F4A7C15u;
 }
 
-static inline uint32_t rank_of(const tx__merges *m, int32_t left, int32_t right)
+static inline uint64_t second_hash(uint64_t first, uint64_t seed)
 {
-    uint64_t pair = pair_of(left, right), h = hash_of(pair), bit = h >> (m->shift - 3);
-    if (!(m->maybe[bit / 64] >> bit % 64 & 1)) return TX__NO_PAIR;
-    for (uint64_t at = h >> m->shift; m->slot[at] != FREE; at = (at + 1) & m->mask)
-        if ((m->slot[at] & PAIR_MASK) == pair) return (uint32_t)(m->slot[at] >> 2 * ID_BITS);
-    return TX__NO_PAIR;
+    return (first ^ seed << 32) * 0xD6E8FEB86659FD93u;
 }
 
-static void add_merge(tx__merges *m, const tx__vocab *v, int32_t left, int32_t right, uint32_t rank)
+static inline const uint64_t *slot_of(const tx__merges *m, int32_t left, int32_t right)
 {
-    size_t n_left, n_right;
-    const char *a = tx__strings_at(&v->token, (uint32_t)left, &n_left);
-    const char *b = tx__strings_at(&v->token, (uint32_t)right, &n_right);
-    if (n_left == 1 && n_right == 1) m->byte_rank[(unsigned char)*a][(unsigned char)*b] = rank;
-    uint64_t pair = pair_of(left, right);
-    uint64_t h = hash_of(pair), bit = h >> (m->shift - 3), at = h >> m->shift;
-    m->maybe[bit / 64] |= (uint64_t)1 << bit % 64;
-    while (m->slot[at] != FREE) at = (at + 1) & m->mask;
-    m->slot[at] = (uint64_t)rank << 2 * ID_BITS | pair;
+    uint64_t h = first_hash(pair_of(left, right));
+    return &m->slot[second_hash(h, m->seed[h >> m->seed_shift]) >> m->shift];
+}
+
+static inline uint32_t rank_of(const tx__merges *m, int32_t left, int32_t right)
+{
+    uint64_t pair = pair_of(left, right), slot = *slot_of(m, left, right);
+    return (slot & PAIR_MASK) == pair ? (uint32_t)(slot >> 2 * ID_BITS) : TX__NO_PAIR;
+}
+
+/* ---- making it ---- */
+
+/* Merges as they are in slots, sorted by their first hash. */
+typedef struct sorted {
+    uint64_t *merge;
+    uint32_t *begin; /* [seeds + 1] of a hash's merges */
+} sorted;
+
+static size_t n_seeds(const tx__merges *m)
+{
+    return (size_t)1 << (64 - m->seed_shift);
+}
+
+static tx_status sort_merges(sorted *s, const tx__merges *m, const tx__vocab *v)
+{
+    TX_TRY(tx_alloc(&s->merge, v->rank.n + 1, sizeof *s->merge, "a vocabulary"));
+    TX_TRY(tx_alloc(&s->begin, n_seeds(m) + 2, sizeof *s->begin, "a vocabulary"));
+    for (int put = 0; put < 2; put++) { /* counts, then places: begin[h + 1] goes from the beginning of h to its end */
+        for (size_t i = 0; v->rank.slot && i <= v->rank.mask; i++) {
+            if (!v->rank.slot[i].key) continue;
+            uint64_t key = v->rank.slot[i].key - 1, pair = pair_of((int32_t)(key >> 32), (int32_t)(uint32_t)key);
+            uint64_t hash = first_hash(pair) >> m->seed_shift;
+            if (put)
+                s->merge[s->begin[hash + 1]++] = (uint64_t)v->rank.slot[i].value << 2 * ID_BITS | pair;
+            else
+                s->begin[hash + 2]++;
+        }
+        for (size_t h = 0; !put && h < n_seeds(m); h++) s->begin[h + 2] += s->begin[h + 1];
+    }
+    return TX_OK;
+}
+
+/* Whether the merges get free slots with this seed; if so they have them. */
+static bool place_with(tx__merges *m, const uint64_t *merge, size_t n, uint64_t seed)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint64_t *slot = &m->slot[second_hash(first_hash(merge[i] & PAIR_MASK), seed) >> m->shift];
+        if (*slot == FREE) {
+            *slot = merge[i];
+            continue;
+        }
+        while (i-- > 0) m->slot[second_hash(first_hash(merge[i] & PAIR_MASK), seed) >> m->shift] = FREE;
+        return false;
+    }
+    return true;
+}
+
+/* Large groups choose first, while much is free. False: there are too few slots. */
+static bool place_all(tx__merges *m, const sorted *s)
+{
+    uint32_t largest = 0;
+    memset(m->slot, 0xFF, sizeof *m->slot << (64 - m->shift));
+    for (size_t h = 0; h < n_seeds(m); h++)
+        if (s->begin[h + 1] - s->begin[h] > largest) largest = s->begin[h + 1] - s->begin[h];
+    for (uint32_t n = largest; n > 0; n--)
+        for (size_t h = 0; h < n_seeds(m); h++) {
+            uint32_t seed = 0;
+            if (s->begin[h + 1] - s->begin[h] != n) continue;
+            while (seed <= UINT16_MAX && !place_with(m, s->merge + s->begin[h], n, seed)) seed++;
+            if (seed > UINT16_MAX) return false;
+            m->seed[h] = (uint16_t)seed;
+        }
+    return true;
+}
+
+static tx_status place_merges(tx__merges *m, const tx__vocab *v)
+{
+    sorted s = { 0 };
+    tx_status st;
+    m->shift = 64 - 10;
+    while ((size_t)1 << (64 - m->shift) < v->rank.n / 4 * 5) m->shift--;
+    m->seed_shift = m->shift + 2;
+    int fewest = m->shift;
+    TX_GOTO(tx_alloc(&m->seed, n_seeds(m), sizeof *m->seed, "a vocabulary"));
+    TX_GOTO(sort_merges(&s, m, v));
+    for (;; m->shift--) {
+        if (m->shift < fewest - 6)
+            TX_GOTO(
+                TX_FAIL(TX_ERR_UNSUPPORTED, "the merges cannot be told apart: too many of them have the same hash"));
+        TX_GOTO(tx_alloc(&m->slot, (size_t)1 << (64 - m->shift), sizeof *m->slot, "a vocabulary"));
+        if (place_all(m, &s)) break;
+        tx_free(m->slot);
+        m->slot = NULL;
+    }
+out:
+    tx_free(s.merge);
+    tx_free(s.begin);
+    return st;
+}
+
+/* Ranks of the tokens of two bytes. */
+static void note_bytes(tx__merges *m, const tx__vocab *v)
+{
+    memset(m->byte_rank, 0xFF, 256 * sizeof *m->byte_rank);
+    for (unsigned left = 0; left < 256; left++)
+        for (unsigned right = 0; right < 256; right++)
+            m->byte_rank[left][right] = rank_of(m, v->byte_id[left], v->byte_id[right]);
 }
 
 tx_status tx__merges_build(tx__merges *out, tx__vocab *v)
 {
-    tx__merges m = { .shift = 64 - 10, .in_rounds = v->in_rounds };
+    tx__merges m = { .in_rounds = v->in_rounds };
     tx_status st;
     if (v->token.n >= 1 << ID_BITS || v->rank.n >= 1 << ID_BITS)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "a vocabulary of %u tokens and %zu merges is too large: at most %d of each",
                        v->token.n, v->rank.n, (1 << ID_BITS) - 1);
-    while ((size_t)1 << (64 - m.shift) < 2 * v->rank.n) m.shift--;
-    size_t n_slots = (size_t)1 << (64 - m.shift);
-    m.mask = n_slots - 1;
-    TX_GOTO(tx_alloc(&m.slot, n_slots, sizeof *m.slot, "a vocabulary"));
-    TX_GOTO(tx_alloc(&m.maybe, n_slots / 8, sizeof *m.maybe, "a vocabulary"));
+    TX_GOTO(place_merges(&m, v));
     TX_GOTO(tx_alloc(&m.byte_rank, 256, sizeof *m.byte_rank, "a vocabulary"));
-    memset(m.slot, 0xFF, n_slots * sizeof *m.slot);
-    memset(m.byte_rank, 0xFF, 256 * sizeof *m.byte_rank);
-    for (size_t i = 0; v->rank.slot && i <= v->rank.mask; i++) {
-        uint64_t pair = v->rank.slot[i].key - 1;
-        if (v->rank.slot[i].key)
-            add_merge(&m, v, (int32_t)(pair >> 32), (int32_t)(uint32_t)pair, v->rank.slot[i].value);
-    }
+    note_bytes(&m, v);
     memcpy(m.byte_id, v->byte_id, sizeof m.byte_id);
     m.merged = v->merged;
     v->merged = NULL;
@@ -85,7 +172,7 @@ out:
 uint64_t tx__merges_hash(const tx__merges *m)
 {
     uint64_t sum = 0;
-    for (uint64_t i = 0; m->slot && i <= m->mask; i++)
+    for (uint64_t i = 0; m->slot && i < (uint64_t)1 << (64 - m->shift); i++)
         if (m->slot[i] != FREE) sum += XXH3_64bits(&m->slot[i], sizeof m->slot[i]);
     return sum;
 }
@@ -93,7 +180,7 @@ uint64_t tx__merges_hash(const tx__merges *m)
 void tx__merges_free(tx__merges *m)
 {
     tx_free(m->slot);
-    tx_free(m->maybe);
+    tx_free(m->seed);
     tx_free(m->byte_rank);
     tx_free(m->merged);
     *m = (tx__merges){ 0 };
@@ -109,54 +196,106 @@ static inline int32_t key_of(uint32_t rank, size_t place)
     return (int32_t)((rank << 6 | (uint32_t)place) & INT32_MAX);
 }
 
-/* Symbols stay where they are, and a bit in `live` says where one begins:
+/* A short piece while it is merged. Symbols stay where they are, between two that no merge takes, and a bit in `live`
+ * says where one begins:
  *
- *      token  h   e   l   l   o        merge at 2        h   e   ll  .   o
- *      live   1   1   1   1   1        ---------->       1   1   1   0   1
+ *      token  -  h   e   l   l   o  -      merge at 3       -  h   e   ll  .   o  -
+ *      live   1  1   1   1   1   1  1      ---------->      1  1   1   1   0   1  1
  *
  *  key[i] = rank << 6 | i of the pair that begins at i, so that the least of them is the strongest merge and its first
- * place; it is found by looking at all of them, which for so few is faster than any order kept. */
-static inline size_t merge_keys(const tx__merges *m, int32_t token[SHORT], int32_t key[SHORT], int32_t *id, size_t n)
+ * place; it is found by looking at all of them, which for so few is faster than any order kept.
+ *
+ *  Looking up a pair waits for memory. So a merge has two halves, and a piece does the first (merge_next), which names
+ * the pairs, while others of the pieces that are merged together wait for the second (look_up). */
+typedef struct short_piece {
+    int32_t token[PLACES], key[PLACES];
+    uint64_t live;
+    size_t n_keys;
+    size_t before, at, after; /* of the last merge, and the symbols beside it */
+} short_piece;
+
+static void begin(short_piece *p, size_t n)
 {
-    _Static_assert(SHORT == 64 && ID_BITS + 6 < 31, "a bit for every place; rank and place in a key");
-    uint64_t live = UINT64_MAX >> (64 - n);
-    size_t n_keys = (n + 7) / 8 * 8;
-    for (size_t i = n - 1; i < n_keys; i++) key[i] = NO_KEY;
-    for (;;) {
-        int32_t best = NO_KEY;
-#pragma omp simd reduction(min : best)
-        for (size_t i = 0; i < n_keys; i++) best = key[i] < best ? key[i] : best;
-        if (best >= NO_KEY) break;
-        size_t at = (size_t)best % 64, gone = at + 1 + (size_t)__builtin_ctzll(live >> at >> 1);
-        live &= ~((uint64_t)1 << gone);
-        uint64_t after = live >> at >> 1, before = live & (((uint64_t)1 << at) - 1);
-        token[at] = m->merged[best >> 6];
-        key[gone] = NO_KEY;
-        key[at] = after ? key_of(rank_of(m, token[at], token[at + 1 + (size_t)__builtin_ctzll(after)]), at) : NO_KEY;
-        if (before) {
-            size_t p = 63 - (size_t)__builtin_clzll(before);
-            key[p] = key_of(rank_of(m, token[p], token[at]), p);
-        }
-    }
-    size_t n_ids = 0;
-    for (; live; live &= live - 1) id[n_ids++] = token[__builtin_ctzll(live)];
-    return n_ids;
+    _Static_assert(PLACES == 64 && ID_BITS + 6 < 31, "a bit for every place; rank and place in a key");
+    p->live = UINT64_MAX >> (SHORT - n);
+    p->n_keys = (n + 8) / 8 * 8;
+    p->token[0] = p->token[n + 1] = NO_TOKEN;
+    p->key[0] = NO_KEY;
+    for (size_t i = n; i < p->n_keys; i++) p->key[i] = NO_KEY;
 }
 
-static size_t merge_short(const tx__merges *m, const unsigned char *piece, int32_t *id, size_t n)
+static void begin_bytes(const tx__merges *m, short_piece *p, const unsigned char *piece, size_t n)
 {
-    int32_t token[SHORT], key[SHORT];
-    for (size_t i = 0; i < n; i++) token[i] = m->byte_id[piece[i]];
-    for (size_t i = 0; i + 1 < n; i++) key[i] = key_of(m->byte_rank[piece[i]][piece[i + 1]], i);
-    return merge_keys(m, token, key, id, n);
+    begin(p, n);
+    for (size_t i = 0; i < n; i++) p->token[i + 1] = m->byte_id[piece[i]];
+    for (size_t i = 0; i + 1 < n; i++) p->key[i + 1] = key_of(m->byte_rank[piece[i]][piece[i + 1]], i + 1);
+}
+
+/* Applies the strongest merge; false: there is none. */
+static inline bool merge_next(const tx__merges *m, short_piece *p)
+{
+    int32_t best = NO_KEY;
+#pragma omp simd reduction(min : best)
+    for (size_t i = 0; i < p->n_keys; i++) best = p->key[i] < best ? p->key[i] : best;
+    if (best >= NO_KEY) return false;
+    size_t at = (size_t)best % PLACES, gone = at + 1 + (size_t)__builtin_ctzll(p->live >> at >> 1);
+    p->live &= ~((uint64_t)1 << gone);
+    p->key[gone] = NO_KEY;
+    p->token[at] = m->merged[best / PLACES];
+    p->at = at;
+    p->after = gone + 1 + (size_t)__builtin_ctzll(p->live >> gone >> 1);
+    p->before = PLACES - 1 - (size_t)__builtin_clzll(p->live & (((uint64_t)1 << at) - 1));
+    __builtin_prefetch(slot_of(m, p->token[at], p->token[p->after]));
+    __builtin_prefetch(slot_of(m, p->token[p->before], p->token[at]));
+    return true;
+}
+
+static inline void look_up(const tx__merges *m, short_piece *p)
+{
+    size_t at = p->at;
+    p->key[at] = key_of(rank_of(m, p->token[at], p->token[p->after]), at);
+    p->key[p->before] = key_of(rank_of(m, p->token[p->before], p->token[at]), p->before);
+}
+
+/* Writes the ids; returns their number. */
+static size_t finish(const short_piece *p, int32_t *id)
+{
+    size_t n_ids = 0;
+    uint64_t live = p->live & ~(uint64_t)1; /* the symbols and the one after them */
+    for (; live & (live - 1); live &= live - 1) id[n_ids++] = p->token[__builtin_ctzll(live)];
+    return n_ids;
 }
 
 static size_t merge_short_ids(const tx__merges *m, int32_t *id, size_t n)
 {
-    int32_t token[SHORT], key[SHORT];
-    memcpy(token, id, n * sizeof *token);
-    for (size_t i = 0; i + 1 < n; i++) key[i] = key_of(rank_of(m, id[i], id[i + 1]), i);
-    return merge_keys(m, token, key, id, n);
+    short_piece p;
+    begin(&p, n);
+    memcpy(p.token + 1, id, n * sizeof *id);
+    for (size_t i = 0; i + 1 < n; i++) p.key[i + 1] = key_of(rank_of(m, id[i], id[i + 1]), i + 1);
+    while (merge_next(m, &p)) look_up(m, &p);
+    return finish(&p, id);
+}
+
+static void merge_together(const tx__merges *m, tx__bpe_piece *const piece[], size_t n)
+{
+    short_piece shorts[TOGETHER];
+    size_t running[TOGETHER], n_running = n;
+    for (size_t i = 0; i < n; i++) {
+        begin_bytes(m, &shorts[i], piece[i]->text, piece[i]->n);
+        running[i] = i;
+    }
+    while (n_running) {
+        size_t n_left = 0;
+        for (size_t k = 0; k < n_running; k++) {
+            size_t i = running[k];
+            if (merge_next(m, &shorts[i]))
+                running[n_left++] = i;
+            else
+                piece[i]->n_ids = finish(&shorts[i], piece[i]->id);
+        }
+        n_running = n_left;
+        for (size_t k = 0; k < n_running; k++) look_up(m, &shorts[running[k]]);
+    }
 }
 
 /* ---- long pieces ---- */
@@ -261,15 +400,24 @@ static tx_status merge_long_ids(const tx__merges *m, tx__bpe_scratch *s, int32_t
     return TX_OK;
 }
 
-tx_status tx__bpe_merge(const tx__merges *m, tx__bpe_scratch *s, const unsigned char *piece, int32_t *id, size_t *n_ids)
+tx_status tx__bpe_merge(const tx__merges *m, tx__bpe_scratch *s, tx__bpe_piece *piece, size_t n)
 {
-    size_t n = *n_ids;
-    if (n <= SHORT && !m->in_rounds) {
-        *n_ids = merge_short(m, piece, id, n);
-        return TX_OK;
+    tx__bpe_piece *together[TOGETHER];
+    size_t n_together = 0;
+    for (tx__bpe_piece *p = piece; p < piece + n; p++) {
+        if (p->n <= SHORT && !m->in_rounds) {
+            together[n_together++] = p;
+            if (n_together < TOGETHER) continue;
+            merge_together(m, together, n_together);
+            n_together = 0;
+        } else {
+            p->n_ids = p->n;
+            for (size_t i = 0; i < p->n; i++) p->id[i] = m->byte_id[p->text[i]];
+            TX_TRY(merge_long_ids(m, s, p->id, &p->n_ids));
+        }
     }
-    for (size_t i = 0; i < n; i++) id[i] = m->byte_id[piece[i]];
-    return merge_long_ids(m, s, id, n_ids);
+    merge_together(m, together, n_together);
+    return TX_OK;
 }
 
 tx_status tx__bpe_merge_ids(const tx__merges *m, tx__bpe_scratch *s, int32_t *id, size_t *n_ids)

@@ -4,22 +4,10 @@
 #include "base/alloc.h"
 #include "token/tokenizer.h"
 
-enum { BATCH = 64, ROOM = TX__BLOCK + sizeof(uint64_t[2]) }; /* pieces; bytes that are read from a block's start on */
+enum { BATCH = 128, MAX_CUTS = BATCH + TX__BLOCK }; /* pieces */
+enum { ROOM = TX__BLOCK + sizeof(uint64_t[2]) };    /* bytes that are read from a block's start on */
 
 /* ---- text to ids ---- */
-
-static tx_status encode_piece(const tx__byte_bpe *b, tx__bpe_scratch *scratch, const unsigned char *piece, size_t n,
-                              int32_t *id, size_t *n_ids)
-{
-    int64_t whole = b->ignore_merges ? tx__strings_find(&b->vocab.token, piece, n) : -1;
-    if (whole < 0) {
-        *n_ids = n;
-        return tx__bpe_merge(&b->merges, scratch, piece, id, n_ids);
-    }
-    *id = (int32_t)whole;
-    *n_ids = 1;
-    return TX_OK;
-}
 
 /* A piece between being cut off and becoming ids: by then its row of the cache has come closer. */
 typedef struct cut {
@@ -68,28 +56,77 @@ static size_t cut_pieces(const tx__byte_bpe *b, const tx__piece_cache *cache, cu
     return k;
 }
 
-/* Of a piece that the cache does not have. */
-static tx_status encode_new(const tx__byte_bpe *b, tx__piece_cache *cache, tx__bpe_scratch *scratch, const cut *c,
-                            int32_t *id, size_t *n_ids)
+/* Pieces of a batch that the cache did not have. Their ids are found for all of them at the end of the batch; until
+ * then each has room in the output for one id a byte. */
+typedef struct missing {
+    const cut *cut[MAX_CUTS];
+    tx__bpe_piece piece[MAX_CUTS];
+    size_t n;
+} missing;
+
+static void remember(tx__piece_cache *cache, const cut *c, const int32_t *id, size_t n_ids)
 {
-    TX_TRY(encode_piece(b, scratch, c->piece, c->n, id, n_ids));
-    if (c->n <= TX__PIECE_MAX) tx__piece_cache_add(cache, c->key, c->piece, c->n, id, *n_ids);
+    if (c->n <= TX__PIECE_MAX) tx__piece_cache_add(cache, c->key, c->piece, c->n, id, n_ids);
+}
+
+/* Of a tokenizer where a token goes before merges: whether the piece is one. */
+static bool is_token(const tx__byte_bpe *b, const cut *c, int32_t *id)
+{
+    int64_t whole = b->ignore_merges ? tx__strings_find(&b->vocab.token, c->piece, c->n) : -1;
+    if (whole >= 0) *id = (int32_t)whole;
+    return whole >= 0;
+}
+
+/* Merges what is missing in `out`, and moves what follows to its ids. */
+static tx_status fill_in(const tx__byte_bpe *b, tx__piece_cache *cache, tx__bpe_scratch *scratch, missing *m,
+                         tx_ids *out)
+{
+    tx__bpe_piece *p = m->piece, *end = p + m->n;
+    int32_t *to = p->id, *room_end;
+    TX_TRY(tx__bpe_merge(&b->merges, scratch, p, m->n));
+    for (size_t k = 0; p < end; p++, k++) {
+        remember(cache, m->cut[k], p->id, p->n_ids);
+        memmove(to, p->id, p->n_ids * sizeof *to);
+        to += p->n_ids;
+        room_end = p->id + p->n;
+        size_t n_follow = (size_t)((p + 1 < end ? p[1].id : out->id + out->n) - room_end);
+        memmove(to, room_end, n_follow * sizeof *to);
+        to += n_follow;
+    }
+    out->n = (size_t)(to - out->id);
     return TX_OK;
+}
+
+static tx_status encode_batch(const tx__byte_bpe *b, tx__piece_cache *cache, tx__bpe_scratch *scratch, const cut *cuts,
+                              size_t n_cuts, tx_ids *out)
+{
+    missing m;
+    m.n = 0;
+    for (const cut *c = cuts; c < cuts + n_cuts; c++) {
+        int32_t *id = out->id + out->n;
+        size_t n_ids = tx__piece_cache_find(cache, c->key, c->piece, c->n, id);
+        if (!n_ids && is_token(b, c, id)) {
+            n_ids = 1;
+            remember(cache, c, id, n_ids);
+        } else if (!n_ids) {
+            m.cut[m.n] = c;
+            m.piece[m.n++] = (tx__bpe_piece){ .text = c->piece, .n = c->n, .id = id };
+            n_ids = c->n;
+        }
+        out->n += n_ids;
+    }
+    return m.n ? fill_in(b, cache, scratch, &m, out) : TX_OK;
 }
 
 tx_status tx__byte_bpe_encode_with(const tx__byte_bpe *b, tx__piece_cache *cache, tx__bpe_scratch *scratch,
                                    const unsigned char *text, size_t n, tx_ids *out)
 {
-    cut cuts[BATCH + TX__BLOCK];
-    for (size_t at = 0, n_bytes, n_ids; at < n; at += n_bytes) {
+    cut cuts[MAX_CUTS];
+    TX_TRY(tx__ids_reserve(out, n / 3)); /* fewer steps of growing */
+    for (size_t at = 0, n_bytes; at < n; at += n_bytes) {
         size_t n_cuts = cut_pieces(b, cache, cuts, text + at, n - at, &n_bytes);
         TX_TRY(tx__ids_reserve(out, n_bytes + TX__PIECE_INLINE));
-        for (size_t k = 0; k < n_cuts; k++) {
-            const cut *c = &cuts[k];
-            n_ids = tx__piece_cache_find(cache, c->key, c->piece, c->n, out->id + out->n);
-            if (!n_ids) TX_TRY(encode_new(b, cache, scratch, c, out->id + out->n, &n_ids));
-            out->n += n_ids;
-        }
+        TX_TRY(encode_batch(b, cache, scratch, cuts, n_cuts, out));
     }
     return TX_OK;
 }

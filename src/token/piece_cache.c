@@ -56,7 +56,8 @@ static tx__piece_entry *after(const tx__piece_cache *c, tx__piece_entry *e)
 static void put(tx__piece_cache *c, const tx__piece_entry *e)
 {
     tx__piece_entry *to = tx__piece_row(c, tx__piece_key_hashed(e->lo, e->hi));
-    while (!is_free(to)) to = after(c, to);
+    for (; !is_free(to); to = after(c, to))
+        if (to->lo == e->lo && to->hi == e->hi) return;
     *to = *e;
     c->n_entries++;
 }

@@ -54,8 +54,8 @@ void tx__piece_caches_destroy(tx__piece_caches *all); /* NULL allowed; none may 
 tx_status tx__piece_caches_take(tx__piece_caches *all, tx__piece_cache **out);
 void tx__piece_caches_give(tx__piece_caches *all, tx__piece_cache *cache);
 
-/* Remembers the ids of a piece of 1 to TX__PIECE_MAX bytes that was not found. Without memory to grow it stays as large
- * as it is. */
+/* Remembers the ids of a piece of 1 to TX__PIECE_MAX bytes, unless it has them. Without memory to grow it stays as
+ * large as it is. */
 void tx__piece_cache_add(tx__piece_cache *c, tx__piece_key key, const unsigned char *piece, size_t n, const int32_t *id,
                          size_t n_ids);
 

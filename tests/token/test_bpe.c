@@ -63,17 +63,25 @@ static size_t merge_naively(const tx__vocab *v, bool in_rounds, const unsigned c
 
 static void check_words(const tx__vocab *v, const tx__merges *m, const char *alphabet)
 {
-    unsigned char word[400];
-    int32_t want[400], got[400];
+    enum { MOST = 30 }; /* at a time */
+    static unsigned char word[MOST][400];
+    static int32_t want[400], got[MOST][400];
     tx__bpe_scratch scratch = { 0 };
-    for (uint32_t seed = 0; seed < 3000; seed++) {
-        tx_rng r = { seed, 9, 0 };
-        size_t n = 1 + seed % (seed % 3 ? 40 : 400), k = n; /* both sides of the line between short and long */
-        for (size_t i = 0; i < n; i++) word[i] = (unsigned char)alphabet[tx_rng_u16(&r, i) % strlen(alphabet)];
-        size_t n_want = merge_naively(v, m->in_rounds, word, n, want);
-        ASSERT_OK(tx__bpe_merge(m, &scratch, word, got, &k));
-        assert_int_equal(k, n_want);
-        assert_memory_equal(got, want, k * sizeof *got);
+    tx__bpe_piece piece[MOST];
+    for (uint32_t seed = 0, together; seed < 3000; seed += together) {
+        together = 1 + seed % MOST;
+        for (uint32_t k = 0; k < together; k++) {
+            tx_rng r = { seed + k, 9, 0 };
+            size_t n = 1 + (seed + k) % ((seed + k) % 3 ? 40 : 400); /* both sides of the line between short and long */
+            for (size_t i = 0; i < n; i++) word[k][i] = (unsigned char)alphabet[tx_rng_u16(&r, i) % strlen(alphabet)];
+            piece[k] = (tx__bpe_piece){ .text = word[k], .n = n, .id = got[k] };
+        }
+        ASSERT_OK(tx__bpe_merge(m, &scratch, piece, together));
+        for (uint32_t k = 0; k < together; k++) {
+            size_t n_want = merge_naively(v, m->in_rounds, word[k], piece[k].n, want);
+            assert_int_equal(piece[k].n_ids, n_want);
+            assert_memory_equal(got[k], want, n_want * sizeof **got);
+        }
     }
     tx__bpe_scratch_free(&scratch);
 }
