@@ -226,8 +226,7 @@ static tx_status work_together(tx_decoder *d, int64_t s, int64_t b, int64_t want
 {
     enum { ROWS = 8 };
     piece_of_work all = { d, s, b, wanted, to };
-    if (s * b > ROWS || d->ctx.dry || d->model->experts.n_experts > 1 || !d->ctx.backend->together)
-        return work_on(&all);
+    if (s * b > ROWS || d->model->experts.n_experts > 1 || !d->ctx.backend->together) return work_on(&all);
     return d->ctx.backend->together(&d->ctx, work_on, &all);
 }
 

@@ -113,8 +113,10 @@ static void threads_change_no_bit(void **state)
 {
     (void)state;
     enum { SLOTS = 8, PAST = 40, STEPS = 6 };
-    for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
-        rig r[2] = { open_rig(shapes[k], SLOTS, 0), open_threads(shapes[k], SLOTS, 0, 3) };
+    enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+    for (size_t k = 0; k <= N_SHAPES; k++) {
+        const char *flags = k < N_SHAPES ? shapes[k] : LIKE_GPT2 "--lora-rank 4 --load x "; /* products of oneDNN's */
+        rig r[2] = { open_rig(flags, SLOTS, 0), open_threads(flags, SLOTS, 0, 3) };
         int32_t token[SLOTS][PAST + STEPS];
         for (int i = 0; i < SLOTS; i++) text_of(i, token[i], PAST + STEPS);
         for (int j = 0; j < 2 * SLOTS; j++) ASSERT_OK(tx_decoder_append(r[j % 2].d, j / 2, token[j / 2], PAST, NULL));

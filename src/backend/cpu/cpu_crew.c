@@ -29,9 +29,9 @@ typedef struct seat {
 } seat;
 
 struct tx__crew {
-    int n_threads, n_here; /* of the region */
-    bool together;
-    size_t most_ahead; /* bytes that a thread fetches at most: they stay in its own cache */
+    int n_threads, n_here;  /* of the region */
+    bool in_step, together; /* in_step: also in a dry run, and where the system has given no thread */
+    size_t most_ahead;      /* bytes that a thread fetches at most: they stay in its own cache */
     _Alignas(LINE) _Atomic unsigned n_jobs;
     _Atomic bool over;
     _Atomic int64_t step;
@@ -199,7 +199,13 @@ tx_status tx__cpu_together(tx_ctx *c, tx_status (*run)(void *user), void *user)
 {
     tx__crew *w = ((tx__cpu *)c->backend_state)->crew;
     tx_status st = TX_OK;
-    if (!w || c->dry) return run(user);
+    if (!w) return run(user);
+    w->in_step = true;
+    if (c->dry) {
+        st = run(user);
+        w->in_step = false;
+        return st;
+    }
     atomic_store_explicit(&w->over, false, memory_order_relaxed);
     atomic_store_explicit(&w->n_jobs, 0, memory_order_relaxed);
     for (int t = 0; t < w->n_threads; t++) w->seat[t].fetched_for = 0, w->seat[t].fetched = 0;
@@ -220,7 +226,14 @@ tx_status tx__cpu_together(tx_ctx *c, tx_status (*run)(void *user), void *user)
             atomic_store_explicit(&w->over, true, memory_order_release);
         }
     }
+    w->in_step = false;
     return st;
+}
+
+int tx__crew_threads(const tx_ctx *c)
+{
+    const tx__crew *w = ((const tx__cpu *)c->backend_state)->crew;
+    return w && w->in_step ? 1 : c->n_threads;
 }
 
 /* ---- life ---- */

@@ -4,7 +4,8 @@
  * is kept, together with its memory objects, of which a call changes only the addresses. The row's scratch callback
  * makes it, which the dry run calls too: the first real step finds everything ready and allocates nothing.
  *
- *      key = (dtypes, m, n, k, row strides, transposes, accumulate, bias)  ->  slot[hash % SLOTS], linear probing
+ *      key = (dtypes, m, n, k, row strides, transposes, accumulate, bias, threads)  ->  slot[hash % SLOTS], linear
+ * probing
  *
  *  A run has some dozens of shapes. Generation of texts of all lengths could have any number, so a full table is
  * emptied.
@@ -23,7 +24,7 @@
 typedef struct key {
     int64_t m, n, k, lda, ldb, ldc;
     int64_t trans_a, trans_b, accumulate, bias; /* wide, so that there is no padding to hash */
-    int64_t dtype, c_dtype;
+    int64_t dtype, c_dtype, threads;
 } key;
 
 enum { SLOTS = 1024, FULL = SLOTS / 4 * 3, A = 0, B, C, BIAS, SCRATCH, N_MEMORIES };
@@ -115,7 +116,7 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
 
 /* ---- making products ---- */
 
-static key key_of(const tx_gemm_args *a)
+static key key_of(const tx_ctx *c, const tx_gemm_args *a)
 {
     key k = { .m = a->c.dim[0],
               .n = a->c.dim[1],
@@ -129,7 +130,8 @@ static key key_of(const tx_gemm_args *a)
               .accumulate = a->accumulate,
               .bias = a->bias.data != NULL,
               .dtype = a->a.dtype,
-              .c_dtype = a->c.dtype };
+              .c_dtype = a->c.dtype,
+              .threads = tx__crew_threads(c) };
     return k;
 }
 
@@ -204,7 +206,7 @@ static dnnl_status_t make_product(struct tx__cpu_gemm *g, product *p, const key 
 static int enter(const tx_ctx *c)
 {
     int before = omp_get_max_threads();
-    omp_set_num_threads(c->n_threads);
+    omp_set_num_threads(tx__crew_threads(c));
     return before;
 }
 
@@ -304,7 +306,7 @@ static tx_status find(const tx_ctx *c, const tx_gemm_args *a, product **out)
     struct tx__cpu_gemm *g = ((const tx__cpu *)c->backend_state)->gemm;
     *out = NULL;
     if (!is_onednns(a)) return TX_OK;
-    const key k = key_of(a);
+    const key k = key_of(c, a);
     if (g->n_products == FULL) {
         for (int i = 0; i < SLOTS; i++) free_product(&g->slot[i]);
         g->n_products = 0;

@@ -23,6 +23,10 @@ tx_status tx__cpu_together(tx_ctx *c, tx_status (*run)(void *user), void *user);
 /* The context's crew, if the caller is in its `together`; else NULL. */
 tx__crew *tx__crew_of(const tx_ctx *c);
 
+/* How many threads a parallel region of the caller's has: in `together`, where all threads are taken, one. A dry run of
+ * it says the same, so that what it makes for so many threads fits the run. */
+int tx__crew_threads(const tx_ctx *c);
+
 /* Work on units 0 .. n, `step` of which are taken at once, at least one. */
 typedef struct tx__crew_job {
     void (*unit)(const void *arg, int64_t first, int64_t end, int thread);
