@@ -1,19 +1,21 @@
 /* generate.c - how fast a decoder goes on with text, of GPT-2 124M's shapes with random weights:
  *
- *      one stream    a token at a time, beside how fast the machine reads memory: every token reads all weights once
+ *      one stream    a token at a time, which reads all weights once; in turns with threads that read them and do
+ *                    nothing else
  *      16 streams    one token of each at a time
  *      prefill       a prompt of 512 tokens, beside the training's forward over as many (which makes all logits)
  *
  *      generate [THREADS] [ROUNDS, 5] [LAYERSxHIDDENxHEADSxVOCABULARY, 12x768x12x50257] [BACKEND, cpu]
  *
- *  Of each the fastest run and the median of all rounds, which take turns. On a device without training's forward. `make bench` in the build folder builds it.
+ *  Of each the fastest run and the median of all rounds, which take turns. On a device without training's forward.
+ * `make bench` in the build folder builds it.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/run_common.h"
-#include "backend/backend.h"
+#include "backend/cpu/cpu.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "infer/decoder.h"
@@ -64,8 +66,7 @@ typedef struct rig {
     tx_batch batch;
     int32_t token[PROMPT], position[PROMPT];
     float loss[PROMPT];
-    times one, many, prefill, forward;
-    double read; /* bytes/s */
+    times one, many, prefill, forward, read;
 } rig;
 
 static void make_model(rig *r, const char *dtype)
@@ -125,6 +126,27 @@ static void close_rig(rig *r)
     tx_config_free(r->cfg);
 }
 
+/* What a token of one stream reads: all but the positions' rows. */
+static int64_t bytes_read(const rig *r)
+{
+    const tx_model *m = r->model;
+    return (m->params.numel - m->max_positions * m->hidden) * (int64_t)tx_dtype_size(m->dtype);
+}
+
+static void read_weights(rig *r)
+{
+    const tx__cpu_kernels *k = tx__cpu_best_kernels();
+    int64_t n = bytes_read(r) / (int64_t)sizeof(float);
+    int parts = r->fwd.n_threads;
+    double start = tx_clock();
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range at = tx__cpu_part(n, 1024, parts, t);
+        k->sum((const float *)r->value + at.lo, at.hi - at.lo);
+    }
+    add(&r->read, start);
+}
+
 static void step(rig *r, int n, times *t)
 {
     int slot[STREAMS];
@@ -138,6 +160,7 @@ static void step(rig *r, int n, times *t)
         double start = tx_clock();
         check(tx_decoder_step(r->d, slot, r->token, n, &logits, &stride));
         add(t, start);
+        if (n == 1 && !r->device) read_weights(r);
     }
 }
 
@@ -161,21 +184,12 @@ static void prefill(rig *r)
     add(&r->forward, start);
 }
 
-static void measure_read(rig *r)
-{
-    tx_bandwidth b;
-    if (!r->fwd.backend->bandwidth) return; /* a device's is not measured */
-    check(r->fwd.backend->bandwidth(&r->fwd, &b));
-    if (b.read > r->read) r->read = b.read;
-}
-
 static void run_round(rig *r)
 {
     for (int i = 0; i < STREAMS; i++) {
         tx_decoder_truncate(r->d, i, 0);
         check(tx_decoder_append(r->d, i, r->token, PAST, NULL));
     }
-    measure_read(r);
     step(r, 1, &r->one);
     prefill(r);
     step(r, STREAMS, &r->many);
@@ -183,15 +197,17 @@ static void run_round(rig *r)
 
 static void report(rig *r, const char *name)
 {
-    const tx_model *m = r->model;
-    double bytes = (double)(m->params.numel - m->max_positions * m->hidden) * (double)tx_dtype_size(m->dtype);
-    times *t[] = { &r->one, &r->many, &r->prefill, &r->forward };
-    for (int i = 0; i < 4; i++) sort(t[i]);
+    double bytes = (double)bytes_read(r);
+    times *t[] = { &r->one, &r->many, &r->prefill, &r->forward, &r->read };
+    for (int i = 0; i < 5; i++) sort(t[i]);
     for (int i = 0; i < 2; i++) { /* the fastest, the median */
         double one = r->one.x[i * r->one.n / 2], many = r->many.x[i * r->many.n / 2];
         printf("%s %-7s one stream %6.1f tokens/s, %5.1f GB/s of weights", name, i ? "median" : "fastest", 1 / one,
                bytes / one * 1e-9);
-        if (r->read > 0) printf(", %3.0f %% of %.1f", 100 * bytes / one / r->read, r->read * 1e-9);
+        if (r->read.n > 0) {
+            double read = r->read.x[i * r->read.n / 2];
+            printf(", %3.0f %% of %.1f", 100 * read / one, bytes / read * 1e-9);
+        }
         printf(";  %d streams %7.1f tokens/s, %.1f times one's;  prefill %6.0f tokens/s", STREAMS, STREAMS / many,
                STREAMS * one / many, PROMPT / r->prefill.x[i * r->prefill.n / 2]);
         if (r->forward.n > 0) printf(", training's forward %6.0f", PROMPT / r->forward.x[i * r->forward.n / 2]);

@@ -24,6 +24,9 @@ typedef struct tx_backend {
      *              there are no instructions for t. */
     double (*peak_flops)(const tx_ctx *c, tx_dtype t);
     tx_status (*bandwidth)(const tx_ctx *c, tx_bandwidth *out);
+    /* Runs a step of many short calls so that they cost least; not for work that is large, whose calls may have one
+     * thread alone here. NULL: there is nothing to be gained. */
+    tx_status (*together)(tx_ctx *c, tx_status (*run)(void *user), void *user);
     const char *base; /* the backend whose rows it starts from, or NULL */
 } tx_backend;
 

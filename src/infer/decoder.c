@@ -19,6 +19,7 @@
 
 #include <string.h>
 
+#include "backend/backend.h"
 #include "base/alloc.h"
 #include "nn/context_attention.h"
 
@@ -240,10 +241,32 @@ static tx_status repeat(tx_decoder *d, int64_t b, listener *to)
     return k->graph ? tx_device_graph_run(d->ctx.device, k->graph) : TX_OK;
 }
 
+/* What `work` is told. */
+typedef struct piece_of_work {
+    tx_decoder *d;
+    int64_t s, b, wanted;
+    listener *to;
+} piece_of_work;
+
+static tx_status work_on(void *user)
+{
+    const piece_of_work *p = user;
+    return work(p->d, p->s, p->b, p->wanted, p->to);
+}
+
+/* Of a few rows the threads stay together. */
+static tx_status work_together(tx_decoder *d, int64_t s, int64_t b, int64_t wanted, listener *to)
+{
+    enum { ROWS = 8 };
+    piece_of_work all = { d, s, b, wanted, to };
+    if (s * b > ROWS || d->model->experts.n_experts > 1 || !d->ctx.backend->together) return work_on(&all);
+    return d->ctx.backend->together(&d->ctx, work_on, &all);
+}
+
 static tx_status run(tx_decoder *d, int64_t s, int64_t b, int64_t wanted, listener *to)
 {
     for (int64_t i = 0; i < s * b && !d->ctx.dry; i++) d->position[i] = d->n_past[i % b] + (int32_t)(i / b);
-    TX_TRY(repeats(d, s, b, to) ? repeat(d, b, to) : work(d, s, b, wanted, to));
+    TX_TRY(repeats(d, s, b, to) ? repeat(d, b, to) : work_together(d, s, b, wanted, to));
     return d->ctx.dry ? TX_OK : tx_device_sync(d->ctx.device, TX_STREAM_COMPUTE); /* the message is free again */
 }
 

@@ -10,16 +10,21 @@ typedef struct rig {
     tx_decoder *d;
 } rig;
 
-static rig open_rig(const char *flags, int64_t n_slots, int64_t max_rows)
+static rig open_threads(const char *flags, int64_t n_slots, int64_t max_rows, int n_threads)
 {
     rig r;
     const tx_decoder_opts opts = {
-        .backend = "cpu", .n_threads = 1, .n_slots = n_slots, .max_len = LEN, .max_rows = max_rows
+        .backend = "cpu", .n_threads = n_threads, .n_slots = n_slots, .max_len = LEN, .max_rows = max_rows
     };
     ASSERT_OK(tx_config_parse_string(&r.cfg, "pretrain-gpt", flags));
     ASSERT_OK(random_model(&r.model, &r.value, r.cfg, NULL));
     ASSERT_OK(tx_decoder_create(&r.d, r.model, NULL, &opts));
     return r;
+}
+
+static rig open_rig(const char *flags, int64_t n_slots, int64_t max_rows)
+{
+    return open_threads(flags, n_slots, max_rows, 1);
 }
 
 static void close_rig(rig *r)
@@ -100,6 +105,33 @@ static void one_by_one_is_all_at_once(void **state)
         assert_int_equal(tx_decoder_length(r.d, 1), N);
         free(want);
         close_rig(&r);
+    }
+}
+
+/* Few rows: threads stay together for a step and take columns and heads as they come to them. */
+static void threads_change_no_bit(void **state)
+{
+    (void)state;
+    enum { SLOTS = 8, PAST = 40, STEPS = 6 };
+    enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+    for (size_t k = 0; k <= N_SHAPES; k++) {
+        const char *flags = k < N_SHAPES ? shapes[k] : LIKE_GPT2 "--lora-rank 4 --load x "; /* products of oneDNN's */
+        rig r[2] = { open_rig(flags, SLOTS, 0), open_threads(flags, SLOTS, 0, 3) };
+        int32_t token[SLOTS][PAST + STEPS];
+        for (int i = 0; i < SLOTS; i++) text_of(i, token[i], PAST + STEPS);
+        for (int j = 0; j < 2 * SLOTS; j++) ASSERT_OK(tx_decoder_append(r[j % 2].d, j / 2, token[j / 2], PAST, NULL));
+        for (int step = 0; step < STEPS; step++) {
+            static const int64_t sizes[STEPS] = { 1, 1, 2, 5, 8, 1 };
+            const float *got[2];
+            int64_t n = sizes[step], stride[2];
+            int slot[SLOTS];
+            int32_t next[SLOTS];
+            for (int i = 0; i < n; i++) slot[i] = i, next[i] = token[i][tx_decoder_length(r[0].d, i)];
+            for (int j = 0; j < 2; j++) ASSERT_OK(tx_decoder_step(r[j].d, slot, next, n, &got[j], &stride[j]));
+            for (int64_t i = 0; i < n; i++)
+                assert_memory_equal(got[0] + i * stride[0], got[1] + i * stride[1], VOCAB * sizeof(float));
+        }
+        for (int j = 0; j < 2; j++) close_rig(&r[j]);
     }
 }
 
@@ -341,11 +373,17 @@ static void calls_allocate_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_by_one_is_all_at_once),    cmocka_unit_test(pieces_are_all_at_once),
-        cmocka_unit_test(steps_of_many_are_each_alone), cmocka_unit_test(the_same_calls_have_the_same_bits),
-        cmocka_unit_test(copies_go_their_own_ways),     cmocka_unit_test(errors_leave_the_decoder_usable),
-        cmocka_unit_test(rotary_positions_go_on),       cmocka_unit_test(calls_allocate_nothing),
-        cmocka_unit_test(generation_drops_nothing),     cmocka_unit_test(lengths_that_matter),
+        cmocka_unit_test(threads_change_no_bit),
+        cmocka_unit_test(one_by_one_is_all_at_once),
+        cmocka_unit_test(pieces_are_all_at_once),
+        cmocka_unit_test(steps_of_many_are_each_alone),
+        cmocka_unit_test(the_same_calls_have_the_same_bits),
+        cmocka_unit_test(copies_go_their_own_ways),
+        cmocka_unit_test(errors_leave_the_decoder_usable),
+        cmocka_unit_test(rotary_positions_go_on),
+        cmocka_unit_test(calls_allocate_nothing),
+        cmocka_unit_test(generation_drops_nothing),
+        cmocka_unit_test(lengths_that_matter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,11 +5,13 @@
 #define TX_BACKEND_CPU_CPU_H
 
 #include "backend/backend.h"
+#include "backend/cpu/crew.h"
 #include "backend/cpu/isa/kernels.h"
 
 typedef struct tx__cpu {
     const tx__cpu_kernels *k;
     struct tx__cpu_gemm *gemm; /* cpu_gemm.c's engine and cache */
+    tx__crew *crew;            /* NULL: there is one thread */
 } tx__cpu;
 
 static inline const tx__cpu_kernels *tx__cpu_k(const tx_ctx *c)

@@ -169,6 +169,39 @@ static tx__attn fwd_head(const tx_attention_fwd_args *a, int64_t i_b, int64_t g,
     return head;
 }
 
+/* A call of forward, as its threads see it. */
+typedef struct fwd_call {
+    const tx_attention_fwd_args *a;
+    const tx__cpu_kernels *k;
+    const tx__drop *drop;
+    room size;
+    float *scratch;
+} fwd_call;
+
+/* Query heads first .. end; each thread has some heads of all b. */
+static void fwd_units(const void *arg, int64_t first, int64_t end, int thread)
+{
+    const fwd_call *call = arg;
+    const tx_attention_fwd_args *a = call->a;
+    int64_t b = a->q.dim[1], heads = a->q.dim[3];
+    float *packed = call->scratch + thread * (call->size.packed + call->size.work), *work = packed + call->size.packed;
+    for (int64_t i = first, n_r; i < end; i += n_r) {
+        int64_t i_b = i / heads % b, g = i / heads / b, r = i % heads;
+        n_r = tx__cpu_min(heads - r, end - i);
+        tx__attn head = fwd_head(a, i_b, g, r, call->drop);
+        for (int64_t j = 0; in_place(a) && j < n_r; j++) {
+            head = fwd_head(a, i_b, g, r + j, call->drop);
+            call->k->attn_fwd_few(&head, work);
+        }
+        for (piece p = no_piece(&head); !in_place(a) && next_piece(&head, &p);)
+            for (int64_t j = 0; j < n_r; j++) {
+                tx__attn part = cut(fwd_head(a, i_b, g, r + j, call->drop), p);
+                if (!j) call->k->attn_pack_fwd(&part, packed);
+                call->k->attn_fwd(&part, packed, work);
+            }
+    }
+}
+
 tx_status tx__cpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void *scratch)
 {
     TX_TRY(tx__cpu_need_float("attention_fwd", a->q));
@@ -176,28 +209,18 @@ tx_status tx__cpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void 
     TX_TRY(tx__check_n_keys("attention_fwd", a->n_keys, a->k, TX__SEQ_PART_OF(a)));
     const tx__cpu_kernels *k = tx__cpu_k(c);
     const tx__drop drop = { a->mask.rng, a->mask.drop, (float)tx_dropout_scale(&a->mask) };
-    int64_t b = a->q.dim[1], heads = a->q.dim[3], n = b * a->q.dim[2] * heads;
-    room size = fwd_room(a);
+    const fwd_call call = { a, k, &drop, fwd_room(a), scratch };
+    int64_t n = a->q.dim[1] * a->q.dim[2] * a->q.dim[3];
     int parts = fwd_parts(c, a);
+    tx__crew *crew = tx__crew_of(c);
+    if (crew && parts > 1) {
+        tx__crew_share(crew, &(tx__crew_job){ .unit = fwd_units, .arg = &call, .n = n, .step = n / (2 * parts) });
+        return TX_OK;
+    }
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range range = tx__cpu_part(n, 1, parts, t);
-        float *packed = (float *)scratch + t * (size.packed + size.work), *work = packed + size.packed;
-        for (int64_t i = range.lo, n_r; i < range.hi; i += n_r) {
-            int64_t i_b = i / heads % b, g = i / heads / b, r = i % heads; /* each thread has some heads of all b */
-            n_r = tx__cpu_min(heads - r, range.hi - i);
-            tx__attn head = fwd_head(a, i_b, g, r, &drop);
-            for (int64_t j = 0; in_place(a) && j < n_r; j++) {
-                head = fwd_head(a, i_b, g, r + j, &drop);
-                k->attn_fwd_few(&head, work);
-            }
-            for (piece p = no_piece(&head); !in_place(a) && next_piece(&head, &p);)
-                for (int64_t j = 0; j < n_r; j++) {
-                    tx__attn part = cut(fwd_head(a, i_b, g, r + j, &drop), p);
-                    if (!j) k->attn_pack_fwd(&part, packed);
-                    k->attn_fwd(&part, packed, work);
-                }
-        }
+        fwd_units(&call, range.lo, range.hi, t);
     }
     return TX_OK;
 }

@@ -94,7 +94,7 @@ static const char *describe(void)
 static void close_cpu(tx_ctx *c)
 {
     tx__cpu *s = c->backend_state;
-    if (s) tx__cpu_gemm_close(s->gemm);
+    if (s) tx__cpu_gemm_close(s->gemm), tx__crew_close(s->crew);
     tx_free(s);
     c->backend_state = NULL;
 }
@@ -107,6 +107,7 @@ static tx_status open_cpu(tx_ctx *c)
     tx__cpu *s = c->backend_state;
     s->k = chosen.kernels;
     tx_status st = tx__cpu_gemm_open(&s->gemm);
+    if (!st) st = tx__crew_open(&s->crew, c->n_threads);
     if (st) close_cpu(c);
     return st;
 }
@@ -131,5 +132,6 @@ const tx_backend tx_backend_cpu = {
     .fill_ops = fill_ops,
     .peak_flops = tx__cpu_peak_flops,
     .bandwidth = tx__cpu_bandwidth,
+    .together = tx__cpu_together,
     .base = "ref",
 };

@@ -4,7 +4,8 @@
  * is kept, together with its memory objects, of which a call changes only the addresses. The row's scratch callback
  * makes it, which the dry run calls too: the first real step finds everything ready and allocates nothing.
  *
- *      key = (dtypes, m, n, k, row strides, transposes, accumulate, bias)  ->  slot[hash % SLOTS], linear probing
+ *      key = (dtypes, m, n, k, row strides, transposes, accumulate, bias, threads)  ->  slot[hash % SLOTS], linear
+ * probing
  *
  *  A run has some dozens of shapes. Generation of texts of all lengths could have any number, so a full table is
  * emptied.
@@ -23,7 +24,7 @@
 typedef struct key {
     int64_t m, n, k, lda, ldb, ldc;
     int64_t trans_a, trans_b, accumulate, bias; /* wide, so that there is no padding to hash */
-    int64_t dtype, c_dtype;
+    int64_t dtype, c_dtype, threads;
 } key;
 
 enum { SLOTS = 1024, FULL = SLOTS / 4 * 3, A = 0, B, C, BIAS, SCRATCH, N_MEMORIES };
@@ -115,7 +116,7 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
 
 /* ---- making products ---- */
 
-static key key_of(const tx_gemm_args *a)
+static key key_of(const tx_ctx *c, const tx_gemm_args *a)
 {
     key k = { .m = a->c.dim[0],
               .n = a->c.dim[1],
@@ -129,7 +130,8 @@ static key key_of(const tx_gemm_args *a)
               .accumulate = a->accumulate,
               .bias = a->bias.data != NULL,
               .dtype = a->a.dtype,
-              .c_dtype = a->c.dtype };
+              .c_dtype = a->c.dtype,
+              .threads = tx__crew_threads(c) };
     return k;
 }
 
@@ -204,7 +206,7 @@ static dnnl_status_t make_product(struct tx__cpu_gemm *g, product *p, const key 
 static int enter(const tx_ctx *c)
 {
     int before = omp_get_max_threads();
-    omp_set_num_threads(c->n_threads);
+    omp_set_num_threads(tx__crew_threads(c));
     return before;
 }
 
@@ -216,36 +218,61 @@ static bool is_few(const tx_gemm_args *a)
     return a->trans_b && !a->trans_a && !a->accumulate && a->c.dim[0] <= TX__CPU_FEW;
 }
 
-static int few_parts(const tx_ctx *c, const tx_gemm_args *a)
-{
-    return tx__cpu_parts(c, a->c.dim[1], a->a.dim[1]);
-}
-
 static size_t few_work(const tx_gemm_args *a)
 {
     return tx__few_work(a->c.dim[0], a->a.dim[1], tx_dtype_size(a->a.dtype));
 }
 
+/* A product of few rows, as its threads see it. */
+typedef struct few_call {
+    const tx__cpu_kernels *k;
+    tx__few f;
+    void *work;
+    int64_t n;
+} few_call;
+
+/* TX__LANES columns are a unit. */
+static void few_units(const void *arg, int64_t first, int64_t end, int thread)
+{
+    const few_call *call = arg;
+    (void)thread;
+    call->k->few(&call->f, first * TX__LANES, tx__cpu_min(end * TX__LANES, call->n), call->work);
+}
+
 static void few_rows(const tx_ctx *c, const tx_gemm_args *a, void *scratch)
 {
-    int64_t n = a->c.dim[1];
-    const tx__few f = { .t = a->a.dtype,
-                        .c_type = a->c.dtype,
-                        .a = a->a.data,
-                        .b = a->b.data,
-                        .bias = a->bias.data,
-                        .c = a->c.data,
-                        .m = a->c.dim[0],
-                        .k = a->a.dim[1],
-                        .lda = a->a.stride[0],
-                        .ldb = a->b.stride[0],
-                        .ldc = a->c.stride[0] };
-    int parts = few_parts(c, a);
-#pragma omp parallel for schedule(static) num_threads(parts)
-    for (int t = 0; t < parts; t++) {
-        tx__range r = tx__cpu_part(n, TX__LANES, parts, t);
-        tx__cpu_k(c)->few(&f, r.lo, r.hi, (char *)scratch + (size_t)t * few_work(a));
+    enum { TAKEN = 49152 }; /* bytes of the matrix at once */
+    const few_call call = { .k = tx__cpu_k(c),
+                            .f = { .t = a->a.dtype,
+                                   .c_type = a->c.dtype,
+                                   .a = a->a.data,
+                                   .b = a->b.data,
+                                   .bias = a->bias.data,
+                                   .c = a->c.data,
+                                   .m = a->c.dim[0],
+                                   .k = a->a.dim[1],
+                                   .lda = a->a.stride[0],
+                                   .ldb = a->b.stride[0],
+                                   .ldc = a->c.stride[0] },
+                            .work = scratch,
+                            .n = a->c.dim[1] };
+    int64_t units = (call.n + TX__LANES - 1) / TX__LANES;
+    size_t row = (size_t)call.f.ldb * tx_dtype_size(a->b.dtype), unit_bytes = TX__LANES * row;
+    tx__crew *crew = tx__crew_of(c);
+    call.k->few_pack(&call.f, scratch);
+    if (crew) {
+        tx__crew_share(crew, &(tx__crew_job){ .unit = few_units,
+                                              .arg = &call,
+                                              .n = units,
+                                              .step = TAKEN / (int64_t)unit_bytes,
+                                              .reads = a->b.data,
+                                              .bytes = (size_t)(call.n - 1) * row,
+                                              .unit_bytes = unit_bytes });
+        return;
     }
+    int parts = tx__cpu_parts(c, call.n, call.f.k);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) few_units(&call, units * t / parts, units * (t + 1) / parts, t);
 }
 
 /* ---- bf16 and fp16 ---- */
@@ -279,7 +306,7 @@ static tx_status find(const tx_ctx *c, const tx_gemm_args *a, product **out)
     struct tx__cpu_gemm *g = ((const tx__cpu *)c->backend_state)->gemm;
     *out = NULL;
     if (!is_onednns(a)) return TX_OK;
-    const key k = key_of(a);
+    const key k = key_of(c, a);
     if (g->n_products == FULL) {
         for (int i = 0; i < SLOTS; i++) free_product(&g->slot[i]);
         g->n_products = 0;
@@ -318,7 +345,7 @@ size_t tx__cpu_gemm_scratch(const tx_ctx *c, const tx_gemm_args *a)
         }
         return most;
     }
-    if (is_few(a)) return (size_t)few_parts(c, a) * few_work(a);
+    if (is_few(a)) return few_work(a);
     if (!tx__cpu_need_float("gemm", a->a) && !find(c, a, &p)) /* an error is met again by the run */
         onednns = p ? p->scratch_bytes : tx__cpu_gemm_widened_scratch(c, a, &rooms);
     ((const tx__cpu *)c->backend_state)->gemm->granted = onednns;

@@ -626,6 +626,49 @@ float tx__k(attn_max)(const tx__attn *a, const float *packed, float *work)
     return largest(most);
 }
 
+/* p[j] = q · k[j], j in [first, n); t is a constant where this is inlined. */
+TX__INLINE void few_scores(tx_dtype t, const tx__attn *a, const float *q, float *p, int64_t first, int64_t n)
+{
+    for (int64_t j = first; j < n; j++) {
+        tx__vec sum = { 0 };
+        for (int64_t x = 0; x < a->d; x += TX__VEC)
+            sum += tx__load_n(q, TX_F32, x, a->d - x) * tx__load_n(a->k, t, j * a->k_s + x, a->d - x);
+        p[j] = tx__total(sum);
+    }
+}
+
+/* o = Σ_j p[j] v[j], likewise; of several vectors at a time, whose sums stay in registers. */
+TX__INLINE void few_values(tx_dtype t, const tx__attn *a, float *o, const float *p, int64_t first, int64_t n)
+{
+    enum { ABREAST_O = 4 };
+    for (int64_t x = 0; x < a->d; x += ABREAST_O * TX__VEC) {
+        tx__vec sum[ABREAST_O] = { { 0 } };
+        int64_t left = a->d - x;
+        for (int64_t j = first; j < n; j++) {
+#pragma GCC unroll 4
+            for (int i = 0; i < ABREAST_O; i++)
+                if (i * TX__VEC < left)
+                    sum[i] += p[j] * tx__load_n(a->v, t, j * a->v_s + x + i * TX__VEC, left - i * TX__VEC);
+        }
+        for (int i = 0; i < ABREAST_O && i * TX__VEC < left; i++)
+            tx__store_n(o, TX_F32, x + i * TX__VEC, left - i * TX__VEC, sum[i]);
+    }
+}
+
+static void few_scores_of(const tx__attn *a, const float *q, float *p, int64_t first, int64_t n)
+{
+    if (a->dtype == TX_F32) few_scores(TX_F32, a, q, p, first, n);
+    if (a->dtype == TX_BF16) few_scores(TX_BF16, a, q, p, first, n);
+    if (a->dtype == TX_F16) few_scores(TX_F16, a, q, p, first, n);
+}
+
+static void few_values_of(const tx__attn *a, float *o, const float *p, int64_t first, int64_t n)
+{
+    if (a->dtype == TX_F32) few_values(TX_F32, a, o, p, first, n);
+    if (a->dtype == TX_BF16) few_values(TX_BF16, a, o, p, first, n);
+    if (a->dtype == TX_F16) few_values(TX_F16, a, o, p, first, n);
+}
+
 /* Few queries: reading k and v once in place costs less than packing them. */
 void tx__k(attn_fwd_few)(const tx__attn *a, float *work)
 {
@@ -635,9 +678,9 @@ void tx__k(attn_fwd_few)(const tx__attn *a, float *work)
         const float *q = load(a, a->q, i * a->q_s, a->d, q_room);
         float *o = place(a, a->o, i * a->o_s, room + ld), max = a->has_sink ? a->sink : MASKED, sum = 0;
         int64_t n = tx__attn_end(a, i), first = tx__attn_begin(a, i);
+        few_scores_of(a, q, p, first, n);
         for (int64_t j = first; j < n; j++) {
-            const float *k = load(a, a->k, j * a->k_s, a->d, room);
-            float score = dot(q, k, a->d) * a->scale;
+            float score = p[j] * a->scale;
             if (a->softcap > 0) score = a->softcap * tanhf(score / a->softcap);
             p[j] = score + a->slope * (float)(j - i - a->q0);
             max = p[j] > max ? p[j] : max;
@@ -654,12 +697,8 @@ void tx__k(attn_fwd_few)(const tx__attn *a, float *work)
             tx__k(dropout_mask)(z, 0, (tx__mask_elements){ a->e + position * a->e_row, 0, 1, n }, a->drop);
             for (int64_t j = first; j < n; j++) p[j] *= z[j];
         }
-        memset(o, 0, (size_t)a->d * sizeof *o);
-        for (int64_t j = first; j < n; j++) {
-            const float *v = load(a, a->v, j * a->v_s, a->d, room), w = p[j] / sum;
-#pragma omp simd
-            for (int64_t x = 0; x < a->d; x++) o[x] += w * v[x];
-        }
+        for (int64_t j = first; j < n; j++) p[j] /= sum;
+        few_values_of(a, o, p, first, n);
         store(a, a->o, i * a->o_s, a->d, o);
         if (a->lse) a->lse[i] = max > MASKED ? max + logf(sum) : -INFINITY;
     }

@@ -12,7 +12,10 @@
 
 /* MR × NR sums, NR vectors of b and one of a fit the registers. The sums of ROWS rows and a stretch of so many bytes of
  * each stay in the first cache. */
-enum { MR = 4, NR = TX__VEC == 16 ? 4 : 2, ROWS = 16, STRETCH = TX__FEW_STRETCH, AHEAD = 24576, SHORT = 8192 };
+enum { MR = 4, NR = TX__VEC == 16 ? 4 : 2, ROWS = 16, STRETCH = TX__FEW_STRETCH, AHEAD = 24576 };
+
+/* Rows of a of so many bytes stay in the first cache beside what is read of b. */
+enum { CACHED = 24576 };
 
 #if defined(__AVX512BF16__)
 enum { HAS_PAIRS = 1 };
@@ -118,17 +121,19 @@ TX__INLINE stretch without(stretch k, tx_dtype t, int64_t n)
     return (stretch){ row_of(k.a, t, n, k.lda), k.m - n, k.from, k.to, k.lda, k.first };
 }
 
-/* All rows of a, at most ROWS, with nr rows of b; those that come next are asked for beside the first tiles. */
-TX__INLINE void strip(int nr, tx_dtype t, const tx__few *f, stretch k, const void *b, tx__vec *sums)
+/* All rows of a, at most ROWS, with size.nr rows of b; the first size.n_ahead of those that come next are asked for
+ * beside the first tiles. */
+TX__INLINE void strip(tile_size size, tx_dtype t, const tx__few *f, stretch k, const void *b, tx__vec *sums)
 {
+    const int nr = size.nr, n_ahead = size.n_ahead;
     if (k.m >= MR) {
-        tile((tile_size){ MR, nr, nr }, t, f, k, b, sums);
+        tile((tile_size){ MR, nr, n_ahead }, t, f, k, b, sums);
         k = without(k, t, MR), sums += MR * TX__VEC;
         for (; k.m >= MR; k = without(k, t, MR), sums += MR * TX__VEC) tile((tile_size){ MR, nr, 0 }, t, f, k, b, sums);
     }
-    if (k.m == 3) tile((tile_size){ 3, nr, nr }, t, f, k, b, sums);
-    if (k.m == 2) tile((tile_size){ 2, nr, nr }, t, f, k, b, sums);
-    if (k.m == 1) tile((tile_size){ 1, nr, nr }, t, f, k, b, sums);
+    if (k.m == 3) tile((tile_size){ 3, nr, n_ahead }, t, f, k, b, sums);
+    if (k.m == 2) tile((tile_size){ 2, nr, n_ahead }, t, f, k, b, sums);
+    if (k.m == 1) tile((tile_size){ 1, nr, n_ahead }, t, f, k, b, sums);
 }
 
 /* The totals of the lanes of TX__VEC vectors, those of x[i] in lane i: what tx__total does, of all at once. */
@@ -141,13 +146,20 @@ TX__INLINE tx__vec totals(tx__vec *x)
     return x[0];
 }
 
-/* Elements of a stretch: of a single row all. */
-static int64_t length_of(const tx__few *f)
+/* Whether rows of b are read whole, one after the other. Processors foresee that by themselves, and better than when
+ * they are told; of several rows side by side they do not foresee all. */
+static bool is_whole(const tx__few *f)
 {
-    return f->m == 1 ? f->k : STRETCH / (f->t == TX_F32 ? 4 : 2);
+    return f->m == 1 || (f->m <= 2 * MR && f->m * f->k * (f->t == TX_F32 ? 4 : 2) <= CACHED);
 }
 
-/* Where the stretch `from` of rows i .. i + m lies in the copy that pack() makes: one row behind the other. */
+/* Elements of a stretch. */
+static int64_t length_of(const tx__few *f)
+{
+    return is_whole(f) ? f->k : STRETCH / (f->t == TX_F32 ? 4 : 2);
+}
+
+/* Where the stretch `from` of rows i .. i + m lies in the copy that few_pack makes: one row behind the other. */
 TX__INLINE const void *packed_at(tx_dtype t, const tx__few *f, const void *work, int64_t i, int64_t m, int64_t from)
 {
     int64_t each = length_of(f), k = (f->k + each - 1) / each * each;
@@ -155,8 +167,9 @@ TX__INLINE const void *packed_at(tx_dtype t, const tx__few *f, const void *work,
 }
 
 /* Rows of a that lie some power of two apart would drive each other out of the first cache: they are copied. */
-static void pack(const tx__few *f, void *work)
+void tx__k(few_pack)(const tx__few *f, void *work)
 {
+    if (f->m == 1) return;
     int64_t each = length_of(f), size = f->t == TX_F32 ? 4 : 2;
     for (int64_t i = 0; i < f->m; i += ROWS) {
         int64_t m = f->m - i < ROWS ? f->m - i : ROWS;
@@ -182,8 +195,9 @@ TX__INLINE void columns(tx_dtype t, const tx__few *f, const void *work, int64_t 
             const void *a = f->m == 1 ? f->a : packed_at(t, f, work, i, m, from);
             const stretch k = { a, m, from, f->k - from < each ? f->k : from + each, each, from == 0 };
             int64_t x = 0;
-            for (; !f->singly && x + NR <= n; x += NR) strip(NR, t, f, k, row_of(b, t, x, f->ldb), sums + x);
-            for (; x < n; x++) strip(1, t, f, k, row_of(b, t, x, f->ldb), sums + x);
+            for (; !f->whole && x + NR <= n; x += NR)
+                strip((tile_size){ MR, NR, NR }, t, f, k, row_of(b, t, x, f->ldb), sums + x);
+            for (; x < n; x++) strip((tile_size){ MR, 1, 0 }, t, f, k, row_of(b, t, x, f->ldb), sums + x);
         }
         for (int64_t r = 0; r < m; r++) {
             tx__vec y = totals(sums + r * TX__VEC) + bias;
@@ -197,14 +211,13 @@ TX__INLINE void product(tx_dtype t, const tx__few *f, int64_t first, int64_t end
     for (int64_t j = first; j < end; j += TX__VEC) columns(t, f, work, j, end - j < TX__VEC ? end - j : TX__VEC);
 }
 
-void tx__k(few)(const tx__few *a, int64_t first, int64_t end, void *work)
+void tx__k(few)(const tx__few *a, int64_t first, int64_t end, const void *work)
 {
     tx__few f = *a;
     const int64_t bytes = f.k * (f.t == TX_F32 ? 4 : 2);
-    f.singly = f.m == 1 && bytes <= SHORT; /* processors foresee one stream of a page, not four */
-    f.ahead = f.singly ? 1 : NR;
+    f.whole = is_whole(a);
+    f.ahead = NR;
     while (f.ahead < 4 * NR && f.ahead * bytes < AHEAD) f.ahead++;
-    if (f.m > 1) pack(&f, work);
     if (f.t == TX_F32)
         product(TX_F32, &f, first, end, work);
     else if (f.t == TX_BF16)

@@ -169,7 +169,7 @@ typedef struct tx__few {
     int64_t m, k, lda, ldb, ldc;
     /* the kernel's own: */
     int64_t ahead;
-    bool singly;
+    bool whole;
 } tx__few;
 
 enum { TX__FEW_STRETCH = 1024 }; /* bytes */
