@@ -54,21 +54,25 @@ tx_status tx__cpu_layernorm_fwd(tx_ctx *c, const tx_layernorm_fwd_args *a, void 
     return TX_OK;
 }
 
-/* gamma as fp32, then dgamma and dbeta of each part: [parts, 2, ld], ld = h rounded up so that parts share no cache
- * line. */
+/* Floats, a page, between what different threads read and write over and over: a processor that foresees the end of a
+ * stretch no further than its page would take the next thread's cache lines from it each time. With the parts one after
+ * the other two threads took longer than one. */
+enum { APART = 1024 };
+
+/* gamma as fp32, then dgamma and dbeta of each part: APART [parts, 2 ld + APART], ld = h rounded up to lines. */
 size_t tx__cpu_layernorm_bwd_scratch(const tx_ctx *c, const tx_layernorm_bwd_args *a)
 {
-    int64_t rows = a->x.dim[0], h = a->x.dim[1];
-    return (size_t)((1 + 2 * tx__cpu_parts(c, rows, h)) * tx__lanes(h)) * sizeof(float);
+    int64_t rows = a->x.dim[0], h = a->x.dim[1], ld = tx__lanes(h);
+    return (size_t)(ld + APART + tx__cpu_parts(c, rows, h) * (2 * ld + APART)) * sizeof(float);
 }
 
 tx_status tx__cpu_layernorm_bwd(tx_ctx *c, const tx_layernorm_bwd_args *a, void *scratch)
 {
     TX_TRY(tx__cpu_need_float("layernorm_bwd", a->dy));
     const tx__cpu_kernels *k = tx__cpu_k(c);
-    int64_t rows = a->x.dim[0], h = a->x.dim[1], ld = tx__lanes(h);
+    int64_t rows = a->x.dim[0], h = a->x.dim[1], ld = tx__lanes(h), each = 2 * ld + APART;
     const float *gamma = tx__cpu_get(c, a->gamma, 0, h, scratch);
-    float *partial = (float *)scratch + ld;
+    float *partial = (float *)scratch + ld + APART;
     int parts = tx__cpu_parts(c, rows, h);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
@@ -83,14 +87,14 @@ tx_status tx__cpu_layernorm_bwd(tx_ctx *c, const tx_layernorm_bwd_args *a, void 
                                      .dx = tx__cpu_at(a->dx, r.lo * h),
                                      .dy = tx__cpu_at(a->dy, r.lo * h),
                                      .dres = tx__cpu_at(a->dres, r.lo * h),
-                                     .dgamma = partial + t * 2 * ld,
-                                     .dbeta = partial + t * 2 * ld + ld };
+                                     .dgamma = partial + t * each,
+                                     .dbeta = partial + t * each + ld };
         k->fill(part.dgamma, 2 * ld, 0.0f);
         k->layernorm_bwd(&part, r.hi - r.lo);
     }
     /* in the order of the parts */
-    k->col_sum(a->dgamma.data, partial, TX_F32, parts, h, 2 * ld);
-    if (a->dbeta.data) k->col_sum(a->dbeta.data, partial + ld, TX_F32, parts, h, 2 * ld);
+    k->col_sum(a->dgamma.data, partial, TX_F32, parts, h, each);
+    if (a->dbeta.data) k->col_sum(a->dbeta.data, partial + ld, TX_F32, parts, h, each);
     return TX_OK;
 }
 
@@ -127,17 +131,17 @@ tx_status tx__cpu_rmsnorm_fwd(tx_ctx *c, const tx_rmsnorm_fwd_args *a, void *scr
 /* gamma, then dgamma of each part, as in layernorm_bwd. */
 size_t tx__cpu_rmsnorm_bwd_scratch(const tx_ctx *c, const tx_rmsnorm_bwd_args *a)
 {
-    int64_t rows = a->x.dim[0], h = a->x.dim[1];
-    return (size_t)((1 + tx__cpu_parts(c, rows, h)) * tx__lanes(h)) * sizeof(float);
+    int64_t rows = a->x.dim[0], h = a->x.dim[1], ld = tx__lanes(h);
+    return (size_t)((1 + tx__cpu_parts(c, rows, h)) * (ld + APART)) * sizeof(float);
 }
 
 tx_status tx__cpu_rmsnorm_bwd(tx_ctx *c, const tx_rmsnorm_bwd_args *a, void *scratch)
 {
     TX_TRY(tx__cpu_need_float("rmsnorm_bwd", a->dy));
     const tx__cpu_kernels *k = tx__cpu_k(c);
-    int64_t rows = a->x.dim[0], h = a->x.dim[1], ld = tx__lanes(h);
+    int64_t rows = a->x.dim[0], h = a->x.dim[1], ld = tx__lanes(h), each = ld + APART;
     const float *gamma = tx__cpu_get(c, a->gamma, 0, h, scratch);
-    float *partial = (float *)scratch + ld;
+    float *partial = (float *)scratch + ld + APART;
     int parts = tx__cpu_parts(c, rows, h);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
@@ -151,13 +155,13 @@ tx_status tx__cpu_rmsnorm_bwd(tx_ctx *c, const tx_rmsnorm_bwd_args *a, void *scr
                                      .dx = tx__cpu_at(a->dx, r.lo * h),
                                      .dy = tx__cpu_at(a->dy, r.lo * h),
                                      .dres = tx__cpu_at(a->dres, r.lo * h),
-                                     .dgamma = partial + t * ld,
+                                     .dgamma = partial + t * each,
                                      .whole = tx__cpu_at(a->dots, r.lo),
                                      .columns = a->columns };
         k->fill(part.dgamma, ld, 0.0f);
         k->rmsnorm_bwd(&part, r.hi - r.lo);
     }
-    k->col_sum(a->dgamma.data, partial, TX_F32, parts, h, ld); /* in the order of the parts */
+    k->col_sum(a->dgamma.data, partial, TX_F32, parts, h, each); /* in the order of the parts */
     return TX_OK;
 }
 

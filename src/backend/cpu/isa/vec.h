@@ -79,6 +79,13 @@ TX__INLINE tx__halves tx__narrow(tx__words x)
 
 TX__INLINE tx__vec tx__of_halves(tx__halves x, tx_dtype t)
 {
+#if defined(__AVX512BW__)
+    if (t == TX_BF16) { /* to the upper halves at once */
+        const __m512i to = _mm512_set_epi16(15, 0, 14, 0, 13, 0, 12, 0, 11, 0, 10, 0, 9, 0, 8, 0, 7, 0, 6, 0, 5, 0, 4,
+                                            0, 3, 0, 2, 0, 1, 0, 0, 0);
+        return (tx__vec)_mm512_maskz_permutexvar_epi16(0xaaaaaaaa, to, _mm512_castsi256_si512((__m256i)x));
+    }
+#endif
     if (t == TX_BF16) return (tx__vec)(tx__widen(x) << 16);
 #if defined(__AVX512F__)
     return (tx__vec)_mm512_cvtph_ps((__m256i)x);
