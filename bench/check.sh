@@ -102,6 +102,12 @@ try_predict_grid() {
 }
 try_zero() { mpi && FORMS="0 1" STEPS=2 says "^1 +$number +$number % " "$root/bench/zero.sh" "$triax" 2x32x2x64x16x2 fp32 1; }
 try_ranks() { mpi && says "^sequence +$number ms an iteration +$number % " "$root/bench/ranks.sh" "$triax" 2x32x2x64x16x2 1; }
+try_scoreboard() {
+    mkdir board
+    TX_PEER_PYTHON= TINY=1 TURNS=1 OTHERS=1000 FOLDER=$work says "^train-10m-fp32 +$number ms a step; PyTorch missing; $number % of its products" \
+        "$root/bench/scoreboard.sh" --build "$build" --out board/all encode decode train-10m-fp32 norm preprocess &&
+        grep -qE "^\| norm-backward-bf16 \| $number \|" board/all.md && grep -qE "\"row\": \"preprocess-data\".*\"triax\": $number" board/all.json
+}
 try_slow_link() {
     local code=0
     mpi || return

@@ -7,12 +7,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file_pieces.h"
 #include "base/half.h"
 #include "checkpoint/json_text.h"
 
-#define PUT_BYTES ((size_t)1 << 20)
+#define PUT_BYTES  ((size_t)1 << 20)
+#define PULL_BYTES ((uint64_t)32 << 20) /* that are read at once, or a larger tensor */
+#define PULL_PIECE ((size_t)1 << 20)
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors lie in files and in memory alike, little-endian");
 
@@ -82,6 +87,8 @@ static tx_status read_entry(tx_safetensors *f, const char *name, const json_t *v
                        name, bytes, at[1] - at[0]);
     t.data = f->map.data + data_start + at[0];
     t.bytes = (size_t)bytes;
+    t.at = data_start + (uint64_t)at[0];
+    t.file_bytes = f->map.size;
     f->tensor[f->n++] = t;
     return TX_OK;
 }
@@ -307,6 +314,33 @@ static size_t read_straight(const tx_st_tensor *t, float *dst)
     return n_lost;
 }
 
+/* Whether the last page of a tensor is in the system's cache. Where that cannot be told it is taken to be. */
+static bool is_cached(const tx_st_tensor *t)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), last = ((uintptr_t)t->data + t->bytes - 1) / page * page;
+    unsigned char there = 1;
+    return mincore((void *)last, 1, &there) || there & 1;
+}
+
+static void look_at_nothing(void *user, const unsigned char *bytes, uint64_t at, size_t n)
+{
+    (void)user, (void)bytes, (void)at, (void)n;
+}
+
+/* Numbers are converted from the map, whose pages would be asked of the disk one stretch after the other. So a tensor
+ * that is not there yet is first read by several readers, and with it those that follow it in the file, which are the
+ * next ones as a rule. */
+static tx_status pull(const tx_st_tensor *t)
+{
+    if (!t->file_bytes || is_cached(t)) return TX_OK;
+    uint64_t end = t->at + (t->bytes > PULL_BYTES ? t->bytes : PULL_BYTES);
+    return tx_file_pieces_read(&(tx_file_pieces){ .path = t->file,
+                                                  .first = t->at,
+                                                  .end = end < t->file_bytes ? end : t->file_bytes,
+                                                  .piece = PULL_PIECE,
+                                                  .look = look_at_nothing });
+}
+
 tx_status tx_st_read_f32(const tx_st_tensor *t, float *dst, bool transpose)
 {
     if (!is_float(t->dtype))
@@ -316,6 +350,7 @@ tx_status tx_st_read_f32(const tx_st_tensor *t, float *dst, bool transpose)
         return TX_FAIL(TX_ERR_SHAPE, "%s: tensor %.200s has %d dimensions, a matrix is needed here", t->file, t->name,
                        t->n_dims);
     if (t->bytes == 0) return TX_OK;
+    TX_TRY(pull(t));
     size_t n_lost = transpose ? read_transposed(t, dst) : read_straight(t, dst);
     if (n_lost)
         return TX_FAIL(TX_ERR_NUMERIC, "%s: tensor %.200s: %zu numbers are too large for float32", t->file, t->name,

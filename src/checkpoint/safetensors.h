@@ -54,6 +54,7 @@ typedef struct tx_st_tensor {
     int64_t dim[TX_ST_MAX_DIMS];
     const unsigned char *data; /* row-major, little-endian, possibly unaligned */
     size_t bytes;
+    uint64_t at, file_bytes; /* of a map of `file`: where data lies in it, and its length; else 0 */
 } tx_st_tensor;
 
 /* Maps and checks a file. Errors: TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_FORMAT (names the tensor and the rule),
