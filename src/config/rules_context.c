@@ -156,19 +156,11 @@ static void rule_rows_of_context_ranks(const tx__check *k)
                 row, rows, (long long)(c->num_attention_heads / t), (long long)(c->num_key_value_heads / t));
 }
 
-static void rule_context_is_built(const tx__check *k)
+static void rule_context_dumps_no_step(const tx__check *k)
 {
-    const tx_config *c = k->c;
-    if (!is_divided(k)) return;
-    const struct {
-        bool given;
-        const char *what;
-    } all[] = {
-        { c->dump_step.n > 0, "--dump-step writes whole samples: leave one of them out" },
-    };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i].given)
-            tx__violate(k->v, "--%s %lld: %s", tx__context_flag(c), (long long)c->context_parallel_size, all[i].what);
+    if (is_divided(k) && k->c->dump_step.n > 0)
+        tx__violate(k->v, "--%s %lld: --dump-step writes whole samples: leave one of them out", tx__context_flag(k->c),
+                    (long long)k->c->context_parallel_size);
 }
 
 const tx__rule tx__rules_context[] = {
@@ -180,6 +172,6 @@ const tx__rule tx__rules_context[] = {
     { NULL, rule_context_ranks_have_heads },
     { NULL, rule_context_ranks_answer_tasks },
     { NULL, rule_rows_of_context_ranks },
-    { NULL, rule_context_is_built },
+    { NULL, rule_context_dumps_no_step },
     { NULL, NULL },
 };
