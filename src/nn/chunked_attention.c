@@ -69,19 +69,41 @@ static tx_tensor shaped_part_of(tx_tensor kept, const tx_chunks *a, int64_t firs
     return tx_tensor_of(part.data, part.dtype, x.n_dims, x.dim);
 }
 
+/* What is copied from or to the host's memory lies in one piece on a device. */
+static bool goes_by_a_copy(const tx_chunks *a, tx_tensor x)
+{
+    return a->how.in_host && !tx_is_contiguous(x);
+}
+
+static void settle(tx_ctx *c, const tx_chunks *a, tx_tensor part)
+{
+    tx_arena_settle(place(c, a), part.data, (size_t)tx_numel(part) * tx_dtype_size(part.dtype));
+}
+
 tx_status tx_chunk_keep(tx_ctx *c, const tx_chunks *a, tx_tensor kept, int64_t first, tx_tensor x)
 {
-    tx_tensor part = shaped_part_of(kept, a, first, x);
-    TX_RUN(c, copy, .y = part, .x = x);
-    tx_arena_settle(place(c, a), part.data, (size_t)tx_numel(part) * tx_dtype_size(part.dtype));
+    size_t mark = tx_arena_mark(&c->acts);
+    tx_tensor part = shaped_part_of(kept, a, first, x), from = x;
+    if (goes_by_a_copy(a, x)) {
+        from = tx_push_like(&c->acts, x.dtype, x);
+        TX_RUN(c, copy, .y = from, .x = x);
+    }
+    TX_RUN(c, copy, .y = part, .x = from);
+    settle(c, a, part);
+    tx_arena_pop(&c->acts, mark);
     return TX_OK;
 }
 
 tx_status tx_chunk_fetch(tx_ctx *c, const tx_chunks *a, tx_tensor x, tx_tensor kept, int64_t first)
 {
-    tx_tensor part = shaped_part_of(kept, a, first, x);
-    TX_RUN(c, copy, .y = x, .x = part);
-    tx_arena_settle(place(c, a), part.data, (size_t)tx_numel(part) * tx_dtype_size(part.dtype));
+    size_t mark = tx_arena_mark(&c->acts);
+    tx_tensor part = shaped_part_of(kept, a, first, x), into = x;
+    bool by_a_copy = goes_by_a_copy(a, x);
+    if (by_a_copy) into = tx_push_like(&c->acts, x.dtype, x);
+    TX_RUN(c, copy, .y = into, .x = part);
+    settle(c, a, part);
+    if (by_a_copy) TX_RUN(c, copy, .y = x, .x = into);
+    tx_arena_pop(&c->acts, mark);
     return TX_OK;
 }
 

@@ -117,8 +117,8 @@ static tx_status run_chunks(tx_ctx *c, const job *j, results *out, int64_t ranks
                                 .n_groups = own.n_groups,
                                 .d = D };
     tx_chunks a;
-    size_t mark = tx_arena_mark(&c->acts);
-    tx_chunks_push(c, &a, (tx_chunking){ .positions = j->chunk }, &of);
+    size_t mark = tx_arena_mark(&c->acts), host = tx_arena_mark(&c->host);
+    tx_chunks_push(c, &a, (tx_chunking){ .positions = j->chunk, .in_host = true }, &of);
     for (; a.first < a.s; a.first += j->chunk) {
         int64_t n = j->chunk / ranks;
         TX_TRY(run(c, j, out, (part){ a.first + rank * n, a.first / ranks, n, false }, &a));
@@ -130,6 +130,7 @@ static tx_status run_chunks(tx_ctx *c, const job *j, results *out, int64_t ranks
         TX_TRY(run(c, j, out, (part){ a.first + rank * n, a.first / ranks, n, true }, &a));
     }
     tx_arena_pop(&c->acts, mark);
+    tx_arena_pop(&c->host, host);
     return TX_OK;
 }
 
