@@ -31,8 +31,8 @@
 #include "base/alloc.h"
 #include "base/str.h"
 
-/* What of the layers is computed again. */
-typedef enum again_kind { AS_IS, SELECTIVE, HALF, FULL, N_AGAIN } again_kind;
+/* What of the layers is computed again; in chunks of positions, in memory or what they keep outside of it. */
+typedef enum again_kind { AS_IS, SELECTIVE, HALF, FULL, CHUNKED, CHUNKED_OUT, N_AGAIN } again_kind;
 
 enum {
     MAX_MICRO = 12,                     /* sizes of micro-batches, the run's own among them */
@@ -41,6 +41,8 @@ enum {
     MAX_LAYOUTS = 256,
     MAX_TABLES = 4 * 2 * MAX_LAYOUTS,
     MAX_FITS = 64,
+    LEAST_POSITIONS = 2048, /* of a context-parallel rank */
+    LEAST_CHUNK = 1024,
 };
 
 /* ---------------------------------------------------------------- choices */
@@ -62,7 +64,9 @@ typedef struct state_choice {
 
 typedef struct layout {
     int64_t ranks, tp, pp;
-    bool bf16; /* instead of fp32 */
+    int64_t cp; /* with more than the run has: ... */
+    bool heads; /* --cp-comm-type a2a, instead of p2p */
+    bool bf16;  /* instead of fp32 */
 } layout;
 
 /* What a plan says of the stages that it looks at. */
@@ -122,7 +126,14 @@ static int64_t ranks_of(const tx_config *c)
 static bool other_layout(const search *s, const layout *on)
 {
     return on->ranks != ranks_of(s->cfg) || on->tp != s->cfg->tensor_model_parallel_size ||
-           on->pp != s->cfg->pipeline_model_parallel_size;
+           on->pp != s->cfg->pipeline_model_parallel_size || on->cp != s->cfg->context_parallel_size;
+}
+
+/* --ds-sequence-parallel-fpdt-chunk-size: an 8th of the positions, within reason. */
+static int64_t chunk_of(const search *s)
+{
+    int64_t n = s->cfg->seq_length / 8;
+    return n < LEAST_CHUNK ? LEAST_CHUNK : n > 65536 ? 65536 : n;
 }
 
 /* Layers of a run of them: what --recompute-method block counts in. */
@@ -136,16 +147,16 @@ static int64_t layers_of_chunk(const search *s, const layout *on)
 static double extra_of(const search *s, const candidate *c)
 {
     double all = s->plan->flops_layers / 3 / s->plan->flops, chunk = (double)layers_of_chunk(s, &c->on);
-    if (c->work.again == FULL) return all;
+    if (c->work.again >= FULL) return all;
     return c->work.again == HALF ? all * (double)((int64_t)chunk / 2) / chunk : 0;
 }
 
 static int count_changes(const search *s, const candidate *c)
 {
     return (c->on.ranks != ranks_of(s->cfg)) + (c->on.tp != s->cfg->tensor_model_parallel_size) +
-           (c->on.pp != s->cfg->pipeline_model_parallel_size) + c->on.bf16 + (c->work.b != s->cfg->micro_batch_size) +
-           (c->work.again != AS_IS) + c->work.sequence + c->work.divided +
-           (c->state.zero && c->state.optimizer == IN_PLACE && c->state.params == IN_PLACE) +
+           (c->on.pp != s->cfg->pipeline_model_parallel_size) + (c->on.cp != s->cfg->context_parallel_size) +
+           c->on.bf16 + (c->work.b != s->cfg->micro_batch_size) + (c->work.again != AS_IS) + c->work.sequence +
+           c->work.divided + (c->state.zero && c->state.optimizer == IN_PLACE && c->state.params == IN_PLACE) +
            (c->state.optimizer != IN_PLACE) + (c->state.params != IN_PLACE) + c->state.half;
 }
 
@@ -180,12 +191,14 @@ static void write_flags(const search *s, const candidate *c, char text[TX_FIT_FL
 {
     const tx_config *cfg = s->cfg;
     flag_text f = { .text = text, .cap = TX_FIT_FLAGS };
-    int64_t model = c->on.tp * c->on.pp * cfg->context_parallel_size;
+    int64_t model = c->on.tp * c->on.pp * c->on.cp;
     bool moves = c->on.ranks / model != tx_config_data_parallel(cfg);
     text[0] = 0;
     if (c->on.tp != cfg->tensor_model_parallel_size) add(&f, "--tensor-model-parallel-size %lld", (long long)c->on.tp);
     if (c->on.pp != cfg->pipeline_model_parallel_size)
         add(&f, "--pipeline-model-parallel-size %lld", (long long)c->on.pp);
+    if (c->on.cp != cfg->context_parallel_size)
+        add(&f, "--context-parallel-size %lld --cp-comm-type %s", (long long)c->on.cp, c->on.heads ? "a2a" : "p2p");
     if (c->work.b != cfg->micro_batch_size) add(&f, "--micro-batch-size %lld", (long long)c->work.b);
     if ((c->work.b != cfg->micro_batch_size || moves) && !cfg->given.global_batch_size) /* else it would follow */
         add(&f, "--global-batch-size %lld", (long long)cfg->global_batch_size);
@@ -199,6 +212,11 @@ static void write_flags(const search *s, const candidate *c, char text[TX_FIT_FL
     if (c->work.again == HALF)
         add(&f, "--recompute-granularity full --recompute-method block --recompute-num-layers %lld",
             (long long)(layers_of_chunk(s, &c->on) / 2));
+    if (c->work.again >= CHUNKED)
+        add(&f, "--ds-sequence-parallel-fpdt --ds-sequence-parallel-fpdt-chunk-size %lld", (long long)chunk_of(s));
+    if (c->work.again == CHUNKED_OUT) add(&f, "--ds-sequence-parallel-fpdt-offloading");
+    if (c->work.again == CHUNKED_OUT && !s->plan->memory.gpu_free && !cfg->fpdt_nvme_path)
+        add(&f, "--ds-sequence-parallel-fpdt-nvme-path DIR");
     if (c->work.divided) add(&f, "--partition-activations");
     add_place(&f, "offload-optimizer", c->state.optimizer, cfg->offload_optimizer_nvme_path);
     if (c->state.optimizer != IN_PLACE && cfg->offload_optimizer_ratio < 1) add(&f, "--offload-optimizer-ratio 1");
@@ -321,6 +339,7 @@ static bool is_of_use(const search *s, const layout *on, const work_choice *w)
     if (w->sequence && (on->tp == 1 || s->cfg->sequence_parallel || s->cfg->given.sequence_parallel)) return false;
     if (w->divided && !may_divide(s, on, w)) return false;
     if (w->again == SELECTIVE) return !now.selective && !now.n_layers;
+    if (w->again >= CHUNKED) return !s->cfg->fpdt && on->cp == 1 && s->cfg->seq_length >= 2 * chunk_of(s);
     if (w->again == HALF) return !now.n_layers && layers_of_chunk(s, on) > 1;
     return w->again != FULL || now.n_layers < s->cfg->num_layers || now.group != 1;
 }
@@ -396,9 +415,11 @@ static bool does_as_much(const search *s, const candidate *c, const candidate *t
     const state_choice *y = &c->state, *z = &than->state;
     return (b->ranks == ranks_of(s->cfg) || a->ranks == b->ranks) &&
            (b->tp == s->cfg->tensor_model_parallel_size || a->tp == b->tp) &&
-           (b->pp == s->cfg->pipeline_model_parallel_size || a->pp == b->pp) && a->bf16 >= b->bf16 && w->b <= x->b &&
-           (x->again == AS_IS || w->again == x->again) && w->sequence >= x->sequence && w->divided >= x->divided &&
-           y->zero >= z->zero && y->half >= z->half && (z->optimizer == IN_PLACE || y->optimizer == z->optimizer) &&
+           (b->pp == s->cfg->pipeline_model_parallel_size || a->pp == b->pp) &&
+           (b->cp == s->cfg->context_parallel_size || (a->cp == b->cp && a->heads == b->heads)) && a->bf16 >= b->bf16 &&
+           w->b <= x->b && (x->again == AS_IS || w->again == x->again) && w->sequence >= x->sequence &&
+           w->divided >= x->divided && y->zero >= z->zero && y->half >= z->half &&
+           (z->optimizer == IN_PLACE || y->optimizer == z->optimizer) &&
            (z->params == IN_PLACE || y->params == z->params);
 }
 
@@ -493,7 +514,8 @@ static void consider_table(search *s, const table *t, bool smallest)
             c.bytes = bytes_of(state, work);
             c.extra = extra_of(s, &c);
             c.messages = s->plan->sent > 0 ? (sent > 0 ? sent : 0) / s->plan->sent : 1;
-            c.disk = c.state.optimizer == NVME || c.state.params == NVME;
+            c.disk = c.state.optimizer == NVME || c.state.params == NVME ||
+                     (c.work.again == CHUNKED_OUT && !s->plan->memory.gpu_free);
             c.n = count_changes(s, &c);
             if (c.bytes < s->least.bytes) s->least = c;
             if (c.bytes <= s->limit && c.n) consider(s, c);
@@ -506,7 +528,8 @@ static table *find_table(const search *s, const layout *on)
 {
     for (int i = s->n_tables - 1; i >= 0; i--) {
         const layout *a = &s->table[i]->on;
-        if (a->tp == on->tp && a->pp == on->pp && a->bf16 == on->bf16) return s->table[i];
+        if (a->tp == on->tp && a->pp == on->pp && a->cp == on->cp && a->heads == on->heads && a->bf16 == on->bf16)
+            return s->table[i];
     }
     return NULL;
 }
@@ -562,7 +585,35 @@ static double distance(const search *s, const layout *on)
 {
     double tp = (double)on->tp / (double)s->cfg->tensor_model_parallel_size;
     double pp = (double)on->pp / (double)s->cfg->pipeline_model_parallel_size;
-    return (tp > 1 ? tp : 1 / tp) * (pp > 1 ? pp : 1 / pp);
+    double cp = (double)on->cp / (double)s->cfg->context_parallel_size;
+    return (tp > 1 ? tp : 1 / tp) * (pp > 1 ? pp : 1 / pp) * cp;
+}
+
+/* In the order of their distance.   Returns how many there are then. */
+static int insert(const search *s, layout on, layout out[MAX_LAYOUTS], int n)
+{
+    int at = n;
+    while (at > 0 && distance(s, &on) < distance(s, &out[at - 1])) at--;
+    if (at == MAX_LAYOUTS) return n;
+    n += n < MAX_LAYOUTS;
+    for (int i = n - 1; i > at; i--) out[i] = out[i - 1];
+    out[at] = on;
+    return n;
+}
+
+/* As many context ranks as the run has, or more, around a ring and by heads, where parts are not too short. */
+static int insert_contexts(const search *s, layout on, layout out[MAX_LAYOUTS], int n)
+{
+    int64_t own = s->cfg->context_parallel_size, ranks = on.ranks / on.tp / on.pp;
+    for (on.cp = own; on.cp <= ranks; on.cp += own) {
+        if (on.cp > own && s->cfg->seq_length / on.cp < LEAST_POSITIONS) break;
+        if (ranks % on.cp) continue;
+        on.heads = false;
+        n = insert(s, on, out, n);
+        on.heads = true;
+        if (on.cp > own) n = insert(s, on, out, n);
+    }
+    return n;
 }
 
 /* All layouts of so many ranks that could go, the run's own first, then by distance from it. */
@@ -570,16 +621,8 @@ static int list_layouts(const search *s, int64_t ranks, layout out[MAX_LAYOUTS])
 {
     int n = 0;
     for (int64_t tp = 1; tp <= ranks && tp <= s->cfg->num_attention_heads; tp++)
-        for (int64_t pp = 1; ranks % tp == 0 && pp <= ranks / tp && pp <= s->cfg->num_layers; pp++) {
-            layout on = { .ranks = ranks, .tp = tp, .pp = pp };
-            int at = n;
-            if (ranks / tp % pp) continue;
-            while (at > 0 && distance(s, &on) < distance(s, &out[at - 1])) at--;
-            if (at == MAX_LAYOUTS) continue;
-            n += n < MAX_LAYOUTS;
-            for (int i = n - 1; i > at; i--) out[i] = out[i - 1];
-            out[at] = on;
-        }
+        for (int64_t pp = 1; ranks % tp == 0 && pp <= ranks / tp && pp <= s->cfg->num_layers; pp++)
+            if (ranks / tp % pp == 0) n = insert_contexts(s, (layout){ .ranks = ranks, .tp = tp, .pp = pp }, out, n);
     return n;
 }
 
@@ -646,7 +689,8 @@ static layout run_layout(const search *s)
 {
     return (layout){ .ranks = ranks_of(s->cfg),
                      .tp = s->cfg->tensor_model_parallel_size,
-                     .pp = s->cfg->pipeline_model_parallel_size };
+                     .pp = s->cfg->pipeline_model_parallel_size,
+                     .cp = s->cfg->context_parallel_size };
 }
 
 static tx_status find_least(search *s, tx_change *out)

@@ -2,11 +2,13 @@
  *
  *  All combinations of these changes are tried, as far as the rules and the backend allow them:
  *
- *      layouts            all tensor- and pipeline-parallel sizes whose product divides the number of ranks
+ *      layouts            all tensor- and pipeline-parallel sizes whose product divides the number of ranks, and with
+ *                         them as many context ranks, or more, that are left with 2048 positions each
  *      micro-batch        divisors of the run's
  *      precision          --bf16 for fp32
  *      gradients          --grad-dtype bf16 or fp16 for fp32, if the values have that dtype
  *      recomputation      --recompute-activations, every second layer of a run of them (block), every layer (uniform)
+ *      chunks             --ds-sequence-parallel-fpdt of long samples, also with offloading, without a GPU to a disk
  *      its inputs         --partition-activations
  *      between layers     --sequence-parallel
  *      ZeRO               higher stages

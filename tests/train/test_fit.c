@@ -187,6 +187,43 @@ static void what_is_said_fits_and_what_is_not_does_not(void **state)
     assert_true(n_fits && n_none && n_more);
 }
 
+/* ---- long samples ---- */
+
+static bool says(const tx_fit *f, const char *flag)
+{
+    bool does = f->more.ranks && strstr(f->more.flags, flag);
+    for (int i = 0; i < f->n; i++) does = does || strstr(f->change[i].flags, flag);
+    return does;
+}
+
+/* Over ranks, or in chunks whose keys and values are elsewhere; what is said fits. */
+static void long_samples_are_divided_or_in_chunks(void **state)
+{
+    (void)state;
+    static const run r = {
+        .ranks = 1,
+        .flags =
+            "--num-layers 4 --hidden-size 256 --num-attention-heads 8 --seq-length 32768 --max-position-embeddings "
+            "32768 --vocab-size 500 --threads 1 --bf16 --micro-batch-size 1 --global-batch-size 1"
+    };
+    bool contexts = false, chunks = false;
+    tx_config *cfg = with(&r, r.ranks, "--memory-limit 1G", false, true);
+    tx_run_plan plan;
+    tx_fit f;
+    assert_non_null(cfg);
+    ASSERT_OK(tx_plan_run(&plan, cfg, VOCABULARY));
+    for (size_t i = 8; i >= 2; i -= 2) {
+        size_t limit = tx_memory_limited(&plan.memory) / 10 * i;
+        ASSERT_OK(tx_fit_find(&f, cfg, VOCABULARY, &plan, limit));
+        for (int c = 0; c < f.n; c++) check_change(&r, &f.change[c], r.ranks, limit);
+        if (f.more.ranks) check_change(&r, &f.more, f.more.ranks, limit);
+        contexts = contexts || says(&f, "--context-parallel-size");
+        chunks = chunks || says(&f, "--ds-sequence-parallel-fpdt");
+    }
+    tx_config_free(cfg);
+    assert_true(contexts && chunks);
+}
+
 /* ---- by name ---- */
 
 #define BIG                                                                                                    \
@@ -266,6 +303,7 @@ static void ranks_that_run_may_be_more(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(long_samples_are_divided_or_in_chunks),
         cmocka_unit_test(several_changes_together),
         cmocka_unit_test(micro_batches_of_many_divisors),
         cmocka_unit_test(more_ranks_need_a_limit_of_their_own),
