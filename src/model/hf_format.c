@@ -341,27 +341,40 @@ static void copy_behind(const tx_hf_part *part, float *theirs, float *ours, bool
     memcpy(to_hf ? theirs + front : ours, to_hf ? ours : theirs + front, n * sizeof *ours);
 }
 
+enum { BAND = 32 }; /* rows that are transposed together, so that lines of both matrices stay in the cache */
+
+/* Our rows from `first` on. */
+static void copy_band(const tx_model *m, const tx_hf_part *part, int64_t first, float *theirs, float *ours, bool to_hf)
+{
+    bool transposed = part->row->transposed;
+    int64_t rows = part->dim[transposed], cols = part->dim[!transposed], n = rows - first < BAND ? rows - first : BAND;
+    float *row[BAND];
+    for (int64_t r = 0; r < n; r++) row[r] = ours + our_row(m, part->param, part->row->rows, first + r) * cols;
+    for (int64_t r = 0; r < n && !transposed; r++) {
+        float *a = theirs + (first + r) * cols;
+        memcpy(to_hf ? a : row[r], to_hf ? row[r] : a, (size_t)cols * sizeof *a);
+    }
+    for (int64_t k = 0; k < cols && transposed; k++)
+        for (int64_t r = 0; r < n; r++) {
+            float *a = &theirs[k * rows + first + r];
+            if (to_hf)
+                *a = row[r][k];
+            else
+                row[r][k] = *a;
+        }
+}
+
 void tx_hf_copy(const tx_model *m, const tx_hf_part *part, float *theirs, float *ours, bool to_hf)
 {
     if (part->row->rows == TX_HF_SEGMENTS) {
         copy_segments(part, theirs, ours, to_hf);
         return;
     }
-    const tx_param *p = part->param;
     if (part->row->rows == TX_HF_BEHIND_2) {
         copy_behind(part, theirs, ours, to_hf);
         return;
     }
-    bool transposed = part->row->transposed;
-    int64_t rows = part->dim[transposed], cols = part->dim[!transposed];
-    for (int64_t r = 0; r < rows; r++) {
-        float *b = ours + our_row(m, p, part->row->rows, r) * cols;
-        for (int64_t k = 0; k < cols; k++) {
-            float *a = &theirs[transposed ? k * rows + r : r * cols + k];
-            if (to_hf)
-                *a = b[k];
-            else
-                b[k] = *a;
-        }
-    }
+    int64_t rows = part->dim[part->row->transposed];
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < rows; r += BAND) copy_band(m, part, r, theirs, ours, to_hf);
 }
