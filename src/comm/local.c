@@ -231,12 +231,21 @@ static tx_status meet(tx_request *r)
     return TX_OK;
 }
 
-/* My slice of a chunk, or the part of it that the i-th of n threads has. */
+/* Whether all of it is summed at once: all members' buffers are read where they are, so that all of their chunks are
+ * published together. Then a member's slice is one stretch of memory, of which processors foresee more. */
+static bool is_at_once(const tx_request *r)
+{
+    bool staged = r->small || r->how != TX__ALL_REDUCE;
+    for (int i = 0; i < r->g->size; i++) staged = staged || r->g->local->staged[i];
+    return !staged;
+}
+
+/* My slice of a chunk, or of all of them, or the part of it that the i-th of n threads has. */
 static void reduce_slice(const tx_request *r, int64_t chunk, int i, int n)
 {
     const tx_comm *g = r->g;
     void *from[TX__MEMBERS];
-    tx__section s = chunk_span(r, chunk);
+    tx__section s = is_at_once(r) ? (tx__section){ 0, r->n } : chunk_span(r, chunk);
     int64_t part = r->how == TX__REDUCE_SCATTER ? g->rank : 0;
     bool all = r->how == TX__ALL_REDUCE;
     if (all && !r->small) s = tx__slice(s, g->rank, g->size);
@@ -321,7 +330,8 @@ static tx_status work(tx_comm *g)
         if (!r->worked) TX_TRY(meet(r));
         if (r->how == TX__ALL_TO_ALL && !rows_agree(r)) return TX_OK; /* until the job ends */
         int64_t hi = ready - r->first < r->n_chunks ? ready - r->first : r->n_chunks;
-        work_on_all(r, r->worked, hi);
+        TX_ASSERT(hi == r->n_chunks || !is_at_once(r));
+        work_on_all(r, r->worked, is_at_once(r) ? r->worked + 1 : hi);
         g->world->moves++;
         r->worked = hi;
         atomic_store_explicit(&mine->done, r->first + hi, memory_order_release);
