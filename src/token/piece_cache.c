@@ -69,7 +69,7 @@ static void grow_rows(tx__piece_cache *c)
     twice.n_entries = 0;
     if (tx_alloc(&twice.row, n_rows(&twice), sizeof *c->row, "a cache of words")) return;
     for (size_t i = 0; i < 2 * n_rows(c); i++)
-        if (!is_free(&c->row[0][i])) put(&twice, &c->row[0][i]);
+        if (!is_free(&c->row[i / 2][i % 2])) put(&twice, &c->row[i / 2][i % 2]);
     tx_free(c->row);
     *c = twice;
 }
