@@ -166,22 +166,32 @@ static int64_t most_numel(const tx_hf_part *part, int n_parts, int64_t n)
     return n;
 }
 
+/* Room for n elements, which stays: memory that comes and goes with each tensor costs its pages again and again. */
+static tx_status get_theirs(tx_source *src, size_t n)
+{
+    if (n <= src->n_theirs) return TX_OK;
+    tx_free(src->theirs);
+    src->theirs = NULL;
+    src->n_theirs = 0;
+    TX_TRY(tx_alloc(&src->theirs, n, sizeof *src->theirs, "a tensor"));
+    src->n_theirs = n;
+    return TX_OK;
+}
+
 /* One tensor of ours is up to three there; they are read one after the other into a second buffer. */
 static tx_status read(tx_source *src, const tx_model *m, int part_number, const tx_param *p, float *whole)
 {
     tx_hf_part part[TX_HF_MAX_PARTS];
     const tx_hf_format *format;
-    float *theirs;
     int64_t n = tx_param_whole_numel(p);
     (void)part_number; /* there are only weights */
     TX_TRY(format_in(src, &format));
     int n_parts = tx_hf_parts(format, m, p, part);
     TX_ASSERT(n_parts); /* there are no adapters here */
-    TX_TRY(tx_alloc(&theirs, (size_t)most_numel(part, n_parts, n), sizeof *theirs, "a tensor"));
+    TX_TRY(get_theirs(src, (size_t)most_numel(part, n_parts, n)));
     memset(whole, 0, (size_t)n * sizeof *whole); /* rows that the file may lack */
     tx_status st = TX_OK;
-    for (int k = 0; k < n_parts && !st; k++) st = read_part(src, format, m, &part[k], theirs, whole);
-    tx_free(theirs);
+    for (int k = 0; k < n_parts && !st; k++) st = read_part(src, format, m, &part[k], src->theirs, whole);
     return st;
 }
 

@@ -231,6 +231,7 @@ void tx_source_close(tx_source *src)
 {
     if (src->type) src->type->close(src);
     if (!src->native) json_decref(src->run);
+    tx_free(src->theirs);
     tx_free(src->path);
     *src = (tx_source){ .type = NULL };
 }

@@ -87,6 +87,8 @@ typedef struct tx_source {
     const char *part[TX_CKPT_MAX_PARTS]; /* TX_CKPT_MODEL, and the optimizer's buffers that there are: "exp_avg" */
     int n_parts;
     enum tx_optimizer_kind optimizer; /* whose these are; 0: nobody's, or a user-defined one's */
+    float *theirs; /* a type's: tensors as they are there, one after the other; its elements; owned */
+    size_t n_theirs;
     int n_tp, n_pp; /* DeepSpeed: ranks that it was made by, and whether it is in the form of the pipeline engine */
     bool pipeline;
 } tx_source;
