@@ -77,7 +77,7 @@ layout 2 0 --zero-stage 3
 layout 4 1 $pp 2 $tp 2
 has logs/rank_00003.log 'schedule: receive the input of micro-batch 1, chunk 0, slot 0 from stage 0$'
 has logs/rank_00003.log 'schedule: send the gradient of micro-batch 1, chunk 0, slot 0 to stage 0$'
-has logs/rank_00000.log 'schedule: stage 0 of 2, training, 4 micro-batches in 2 slots, 16 instructions: F0 F1 B0 F2 B1 F3 B2 B3$'
+has logs/rank_00000.log 'schedule: stage 0 of 2, training, 4 micro-batches in 2 slots, 20 instructions: F0 F1 B0 F2 B1 F3 B2 B3$'
 has logs/rank_00001.log "communication: send #[0-9]+ of the pipeline group.*, 4096 bytes, waited $ms\$"
 
 # without files the log is rank 0's, and says so
