@@ -326,6 +326,7 @@ static inline bool divide_experts(sizes l, int choice)
 static inline bool are_passed_by(const char *model, int routing)
 {
     if (routing == 1 && (strstr(model, "alibi") || strstr(model, "--window-size"))) return false;
+    if (routing == 1 && strstr(model, "--rope-scaling-type dynamic")) return false;
     return !strstr(model, "--num-experts") && (routing == 1 || !strstr(model, "--post-layernorm"));
 }
 
