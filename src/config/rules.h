@@ -110,6 +110,17 @@ bool tx__curriculum_is_sound(const tx__check *k);
 /* rules_routing.c: whether --random-ltd is given and has all it needs, so that lengths can be computed. */
 bool tx__random_ltd_is_sound(const tx__check *k);
 
+/* rules_curriculum.c: the numbers of tokens that samples have in a run, one stretch of iterations alike after the
+ * other. Zeroed, but for `drops`, at first. They can be computed where the two above say so. */
+typedef struct tx__lengths {
+    bool drops;             /* also those of --random-ltd's layers */
+    int64_t first, last;    /* the stretch's iterations */
+    int64_t sample, layers; /* tokens of a sample; of it in layers that drop some (tx_config_reserved_length) */
+} tx__lengths;
+
+/* False: there are no more. */
+bool tx__lengths_next(const tx_config *c, tx__lengths *l);
+
 /* Whether the data are given as weighted splits. */
 bool tx__names_weighted(const tx_config_given *g);
 

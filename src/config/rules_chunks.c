@@ -44,14 +44,11 @@ static void rule_texts_are_not_in_chunks(const tx__check *k)
 static int64_t odd_length(const tx__check *k)
 {
     const tx_config *c = k->c;
-    int64_t chunk = c->fpdt_chunk_size, length = c->seq_length, last;
-    if (length > chunk && length % chunk) return length;
+    int64_t chunk = c->fpdt_chunk_size;
+    if (c->seq_length > chunk && c->seq_length % chunk) return c->seq_length;
     if (!tx__curriculum_is_sound(k)) return 0;
-    for (int64_t i = 1; i <= (c->train_iters ? c->train_iters : 1000000000); i = last + 1) {
-        length = tx_config_sample_length(c, i, &last);
-        if (length > chunk && length % chunk) return length;
-        if (last == INT64_MAX) break;
-    }
+    for (tx__lengths l = { 0 }; tx__lengths_next(c, &l);)
+        if (l.sample > chunk && l.sample % chunk) return l.sample;
     return 0;
 }
 

@@ -54,22 +54,19 @@ static void rule_context_ranks_divide_lengths(const tx__check *k)
 {
     const tx_config *c = k->c;
     int64_t n = c->context_parallel_size * (tx_config_zigzag(c) ? 2 : 1) *
-                (c->sequence_parallel ? c->tensor_model_parallel_size : 1),
-            last;
+                (c->sequence_parallel ? c->tensor_model_parallel_size : 1);
     if (!is_divided(k) || k->bad->cp_comm_type || k->bad->tensor_model_parallel_size || !tx__curriculum_is_sound(k))
         return;
-    for (int64_t i = 1; i <= (c->train_iters ? c->train_iters : 1000000000); i = last + 1) {
-        int64_t length = tx_config_sample_length(c, i, &last);
-        if (length % n) {
+    for (tx__lengths l = { 0 }; tx__lengths_next(c, &l);) {
+        if (l.sample % n) {
             tx__violate(k->v,
                         "--%s %lld: --curriculum-schedule has %lld tokens from iteration %lld on, which are not "
                         "divisible by %lld: give other lengths, such as --curriculum-difficulty-step %lld, or leave "
                         "one of them out",
-                        tx__context_flag(c), (long long)c->context_parallel_size, (long long)length, (long long)i,
-                        (long long)n, (long long)n);
+                        tx__context_flag(c), (long long)c->context_parallel_size, (long long)l.sample,
+                        (long long)l.first, (long long)n, (long long)n);
             return;
         }
-        if (last == INT64_MAX) return;
     }
 }
 
@@ -77,24 +74,21 @@ static void rule_context_ranks_divide_lengths(const tx__check *k)
 static void rule_context_ranks_divide_tokens(const tx__check *k)
 {
     const tx_config *c = k->c;
-    int64_t halves = tx_config_zigzag(c) ? 2 : 1, t = c->sequence_parallel ? c->tensor_model_parallel_size : 1, last;
+    int64_t of_ranks = c->context_parallel_size * (tx_config_zigzag(c) ? 2 : 1),
+            of_peers = c->context_parallel_size * (c->sequence_parallel ? c->tensor_model_parallel_size : 1);
     if (!is_divided(k) || k->bad->cp_comm_type || k->bad->tensor_model_parallel_size || !tx__random_ltd_is_sound(k) ||
         (c->curriculum_schedule && !tx__curriculum_is_sound(k)))
         return;
-    for (int64_t i = 1; i <= (c->train_iters ? c->train_iters : 1000000000); i = last + 1) {
-        int64_t until, r = tx_config_reserved_length(c, i, &last), s = tx_config_sample_length(c, i, &until);
-        if (until < last) last = until;
-        int64_t of_ranks = c->context_parallel_size * halves, of_peers = c->context_parallel_size * t;
-        int64_t n = r % of_ranks ? of_ranks : of_peers;
-        if (r < s && r % n) {
+    for (tx__lengths l = { .drops = true }; tx__lengths_next(c, &l);) {
+        int64_t n = l.layers % of_ranks ? of_ranks : of_peers;
+        if (l.layers < l.sample && l.layers % n) {
             tx__violate(k->v,
                         "--%s %lld: --random-ltd leaves %lld tokens from iteration %lld on, which are not divisible by "
                         "%lld: give other numbers, such as --random-ltd-seq-per-step %lld, or leave one of them out",
-                        tx__context_flag(c), (long long)c->context_parallel_size, (long long)r, (long long)i,
-                        (long long)n, (long long)n);
+                        tx__context_flag(c), (long long)c->context_parallel_size, (long long)l.layers,
+                        (long long)l.first, (long long)n, (long long)n);
             return;
         }
-        if (last == INT64_MAX) return;
     }
 }
 

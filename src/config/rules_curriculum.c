@@ -120,26 +120,36 @@ static void rule_curriculum_has_a_range(const tx__check *k)
                     (long long)c->curriculum_max_difficulty, (long long)c->seq_length);
 }
 
+bool tx__lengths_next(const tx_config *c, tx__lengths *l)
+{
+    int64_t until;
+    if (l->last >= (c->train_iters ? c->train_iters : 1000000000)) return false;
+    l->first = l->last + 1;
+    l->sample = tx_config_sample_length(c, l->first, &l->last);
+    if (!l->drops) return true;
+    l->layers = tx_config_reserved_length(c, l->first, &until);
+    if (until < l->last) l->last = until;
+    return true;
+}
+
 /* The first iteration whose length the tensor-parallel ranks cannot divide. */
 static void rule_tensor_ranks_divide_lengths(const tx__check *k)
 {
     const tx_config *c = k->c;
-    int64_t t = c->tensor_model_parallel_size, i = 1, last;
+    int64_t t = c->tensor_model_parallel_size;
     if (k->bad->tensor_model_parallel_size || t < 2 || !tx__curriculum_is_sound(k)) return;
     bool partitions = !k->bad->hidden_size && tx_config_recompute(c).divided && c->hidden_size % t != 0;
     if (!c->sequence_parallel && !partitions) return;
-    for (; i <= (c->train_iters ? c->train_iters : 1000000000); i = last + 1) {
-        int64_t length = tx_config_sample_length(c, i, &last);
-        if (length % t) {
+    for (tx__lengths l = { 0 }; tx__lengths_next(c, &l);) {
+        if (l.sample % t) {
             tx__violate_mendable(
                 k, TX__TENSOR | TX__NO_SEQUENCE_PARALLEL,
                 "%s: --curriculum-schedule has %lld tokens from iteration %lld on, which are not divisible by "
                 "--tensor-model-parallel-size %lld",
-                c->sequence_parallel ? "--sequence-parallel" : "--partition-activations", (long long)length,
-                (long long)i, (long long)t);
+                c->sequence_parallel ? "--sequence-parallel" : "--partition-activations", (long long)l.sample,
+                (long long)l.first, (long long)t);
             return;
         }
-        if (last == INT64_MAX) return;
     }
 }
 

@@ -127,20 +127,17 @@ static void rule_random_ltd_goes_with(const tx__check *k)
 static void rule_tensor_ranks_divide_tokens(const tx__check *k)
 {
     const tx_config *c = k->c;
-    int64_t t = c->tensor_model_parallel_size, last, until;
+    int64_t t = c->tensor_model_parallel_size;
     if (k->bad->tensor_model_parallel_size || t < 2 || !c->sequence_parallel || !tx__random_ltd_is_sound(k)) return;
     if (c->curriculum_schedule && !tx__curriculum_is_sound(k)) return;
-    for (int64_t i = 1; i <= (c->train_iters ? c->train_iters : 1000000000); i = last + 1) {
-        int64_t r = tx_config_reserved_length(c, i, &last), s = tx_config_sample_length(c, i, &until);
-        if (until < last) last = until;
-        if (r < s && r % t) {
+    for (tx__lengths l = { .drops = true }; tx__lengths_next(c, &l);) {
+        if (l.layers < l.sample && l.layers % t) {
             tx__violate_mendable(k, TX__TENSOR | TX__NO_SEQUENCE_PARALLEL,
                                  "--sequence-parallel: --random-ltd leaves %lld tokens from iteration %lld on, which "
                                  "are not divisible by --tensor-model-parallel-size %lld",
-                                 (long long)r, (long long)i, (long long)t);
+                                 (long long)l.layers, (long long)l.first, (long long)t);
             return;
         }
-        if (last == INT64_MAX) return;
     }
 }
 
