@@ -330,8 +330,9 @@ static tx_status work(tx_comm *g)
         if (!r->worked) TX_TRY(meet(r));
         if (r->how == TX__ALL_TO_ALL && !rows_agree(r)) return TX_OK; /* until the job ends */
         int64_t hi = ready - r->first < r->n_chunks ? ready - r->first : r->n_chunks;
-        TX_ASSERT(hi == r->n_chunks || !is_at_once(r));
-        work_on_all(r, r->worked, is_at_once(r) ? r->worked + 1 : hi);
+        bool at_once = is_at_once(r);
+        TX_ASSERT(hi == r->n_chunks || !at_once);
+        work_on_all(r, r->worked, at_once ? r->worked + 1 : hi);
         g->world->moves++;
         r->worked = hi;
         atomic_store_explicit(&mine->done, r->first + hi, memory_order_release);

@@ -61,10 +61,10 @@ static tx_status turn(tx_ctx *c, const tx_attention *w, tx_tensor qk, const tx_a
                          .position = k->position,
                          .inverse = back };
     if (!w->n_rot) return TX_OK;
-    if (k->kv && !back) how.past = k->kv->past;
-    if (k->kv && k->kv->own_from.data) how.past.n = k->kv->own_from;
     if (all > n) how.length = all;
     if (k->kv) {
+        how.past = k->kv->past;
+        if (k->kv->own_from.data) how.past.n = k->kv->own_from;
         how.x = qk;
         return tx_op_rope(c, &how);
     }

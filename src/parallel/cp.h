@@ -2,7 +2,7 @@
  *
  *      c = 2, s = 8      in a row (Ulysses)   [0 1 2 3]  [4 5 6 7]
  *                        halves (ring)        [0 1 . . . . 6 7]  [2 3 4 5]      of 2c equal runs r and 2c - 1 - r
- *                         chunks (FPDT)      [0 1 4 5]  [2 3 6 7]      of each chunk of 4, in a row
+ *                        chunks (FPDT)        [0 1 4 5]  [2 3 6 7]      of each chunk of 4, in a row
  *
  *  With a2a+p2p the rings' ranks are rows of those that exchange heads: a row has the positions that a rank of a ring
  * has, and its ranks divide these in a row.
